@@ -70,6 +70,7 @@ TEST(PlanPublished, AWinnerIsWrittenAsItsSystemTakesIt) {
   const std::string titan = written("llama3_8B", "h100", "16", "torchtitan");
   EXPECT_TRUE(titan.starts_with("--training.local_batch_size ")) << titan;
   EXPECT_NE(titan.find("\n--parallelism.data_parallel_shard_degree "), std::string::npos) << titan;
+  EXPECT_NE(titan.find("\n--compile.enable\n"), std::string::npos) << "as its times are told\n" << titan;
   const Json json = Json::parse(written("gpt2_xl", "a100", "8", "deepspeed"));
   EXPECT_EQ(json.at("train_batch_size").integer(),
             8 * json.at("train_micro_batch_size_per_gpu").integer() * json.at("gradient_accumulation_steps").integer());

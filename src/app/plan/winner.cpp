@@ -74,7 +74,10 @@ std::string torchtitan_arguments(const planner::Work& work, const planner::Candi
             fmt::format("--parallelism.tensor_parallel_degree {}", plan.tp),
             fmt::format("--parallelism.context_parallel_degree {}", plan.cp),
             fmt::format("--parallelism.pipeline_parallel_degree {}", plan.pp),
-            fmt::format("--activation_checkpoint.mode {}", layout::to_string(plan.recompute))};
+            fmt::format("--activation_checkpoint.mode {}", layout::to_string(plan.recompute)),
+            "--compile.enable"};
+  if (plan.recompute.kind == layout::Recompute::Kind::selective)
+    all.emplace_back("--activation_checkpoint.selective_ac_option op");
   if (plan.pp > 1) {
     all.push_back(fmt::format("--parallelism.pipeline_parallel_schedule {}", plan.chunks > 1 ? "Interleaved1F1B" : "1F1B"));
     all.push_back(fmt::format("--parallelism.pipeline_parallel_microbatch_size {}", candidate.samples));
