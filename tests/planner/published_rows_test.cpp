@@ -7,17 +7,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <set>
 
 #include "io/file.h"
+#include "support/test_data.h"
 
 namespace lockstep::planner {
 namespace {
 
 PublishedFile file_of(std::string_view name) {
-  const auto folder = std::filesystem::path(__FILE__).parent_path() / "../../bench/published";
-  return published_rows(io::read_file(folder / name), std::string(name), nullptr);
+  return published_rows(io::read_file(test_data("published") / name), std::string(name), nullptr);
 }
 
 const std::vector<PublishedRow>& foundry() {
@@ -79,7 +78,15 @@ std::vector<double> errors_by(const std::vector<const PublishedRow*>& rows, cons
   return errors;
 }
 
-TEST(PublishedRows, FsdpIsTrueOnEachDeviceAndBetterThanOneConstant) {
+/// Needs the rows themselves.
+class PublishedTables : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(test_data("published"))) GTEST_SKIP() << test_data("published").string() << " is not here";
+  }
+};
+
+TEST_F(PublishedTables, FsdpIsTrueOnEachDeviceAndBetterThanOneConstant) {
   ASSERT_EQ(foundry().size(), 146U);
   const Score all = score_of(errors_by(of_device(""), fsdp));
   EXPECT_GE(static_cast<double>(all.within_10), 0.88 * 146);
@@ -93,7 +100,7 @@ TEST(PublishedRows, FsdpIsTrueOnEachDeviceAndBetterThanOneConstant) {
   }
 }
 
-TEST(PublishedRows, FitsThatHaveNotSeenAModelTellItToo) {
+TEST_F(PublishedTables, FitsThatHaveNotSeenAModelTellItToo) {
   std::set<std::string> models;
   for (const PublishedRow& row : foundry()) models.insert(row.name);
   ASSERT_EQ(models.size(), 6U);
@@ -112,12 +119,12 @@ TEST(PublishedRows, FitsThatHaveNotSeenAModelTellItToo) {
   EXPECT_GE(static_cast<double>(score.within_20), 0.95 * 146);
 }
 
-TEST(PublishedRows, TheNumbersAreThoseOfTheFit) {
+TEST_F(PublishedTables, TheNumbersAreThoseOfTheFit) {
   const System fit = fitted(foundry(), "");
   for (const auto number : kFitted) EXPECT_NEAR(fsdp.*number / (fit.*number), 1, 0.1) << "the fit ends near where it began";
 }
 
-TEST(PublishedRows, TorchtitanIsTrueInTimeAndMemory) {
+TEST_F(PublishedTables, TorchtitanIsTrueInTimeAndMemory) {
   const PublishedFile file = file_of("torchtitan.csv");
   ASSERT_EQ(file.rows.size(), 8U);
   int memory = 0;
