@@ -10,8 +10,9 @@ Then your program makes its step as ever: forward and backward passes, in as man
 
 ``batch`` is all that this rank reads in the step: ``{"input_ids": ..., "labels": ...}`` as for transformers, which shifts labels
 itself; or ``(tokens, targets)`` that are shifted already; or a list of these, one for each micro-batch. The model is a GPT-2,
-Llama or Qwen2 of transformers or nanoGPT's GPT, as it is, under DistributedDataParallel, or under FSDP2 (``fully_shard``). Each
-rank writes a file of its own.
+Llama or Qwen2 of transformers, as it is, under DistributedDataParallel, or under FSDP2 (``fully_shard``). With
+lockstep_dump_names.py beside this file it may also be nanoGPT's GPT, torchtitan's Llama or Megatron-LM's GPTModel. Each rank
+writes a file of its own.
 
 What the step was meant to do and cannot be seen is said by name: ``clip=1.0``, ``micro_batches=4``, ``decay="matrices"``, and
 what else docs/against.md lists. What is said so goes before what is seen.
@@ -32,11 +33,11 @@ import torch.nn.utils.clip_grad as clip_grad
 
 __all__ = ["Step", "step"]
 
-Slices = Optional[List[List[int]]]
+Slices = Optional[List[Any]]  # by dimension: [start, stop], or a list of those; None: the tensor is whole
+Part = Tuple[str, torch.Tensor, Slices]
 DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64", torch.int64: "I64"}
 WORDS = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
-NANOGPT_TURNED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
 
 
 def write_safetensors(path: Path, tensors: Dict[str, torch.Tensor]) -> None:
@@ -79,6 +80,21 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach().cpu().contiguous()
 
 
+def numbers(ranges: List[Any]) -> List[int]:
+    """The places in a dimension that [start, stop], or a list of those, names."""
+    return [i for first, stop in (ranges if isinstance(ranges[0], list) else [ranges]) for i in range(first, stop)]
+
+
+def assembled(parts: Sequence[Part]) -> Dict[str, torch.Tensor]:
+    """Whole tensors of their parts."""
+    found: Dict[str, torch.Tensor] = {name: tensor for name, tensor, slices in parts if slices is None}
+    divided = [(name, tensor, [torch.tensor(numbers(one)) for one in slices]) for name, tensor, slices in parts if slices]
+    for name, tensor, places in divided:
+        shape = [1 + max(int(other[2][d].max()) for other in divided if other[0] == name) for d in range(tensor.dim())]
+        found.setdefault(name, torch.empty(shape, dtype=tensor.dtype))[torch.meshgrid(*places, indexing="ij")] = tensor
+    return found
+
+
 def tokens_of(batch: Any) -> Dict[str, torch.Tensor]:
     """Tokens and targets, a row each sample."""
     if isinstance(batch, (list, tuple)) and len(batch) > 0 and not torch.is_tensor(batch[0]):
@@ -101,15 +117,37 @@ def tokens_of(batch: Any) -> Dict[str, torch.Tensor]:
     return {name: value.detach().to("cpu", torch.int64).contiguous().clone() for name, value in found.items()}
 
 
-def config_of(model: torch.nn.Module) -> Tuple[Dict[str, Any], bool]:
-    """config.json of a Hugging Face model of this kind, and whether the model is nanoGPT's."""
+class Names:
+    """What a system's parameters and modules are in the files of Hugging Face: here they are called and laid out alike."""
+
+    sequence_first = False  # modules put out [positions, rows, width]
+
+    def __init__(self, config: Dict[str, Any]) -> None:
+        self.config = config
+
+    def slices(self, _name: str, _parameter: torch.Tensor, _rank: int, _ranks: int) -> Slices:
+        """Where a tensor rank's part of a parameter lies, as far as the system itself says that."""
+        return None
+
+    def parts(self, name: str, tensor: torch.Tensor, slices: Slices) -> List[Part]:
+        """A parameter's tensor, or a part of it, in the published parameters."""
+        return [(name, tensor, slices)]
+
+    def outputs(self, module: str, tensor: torch.Tensor, columns: Any) -> List[Tuple[str, torch.Tensor, Any]]:
+        """What a module puts out, by published modules, and in which of their columns; None: in all."""
+        return [(module, tensor, columns)]
+
+    def complete(self, _weights: Dict[str, torch.Tensor]) -> None:
+        """Adds what published models have and this one lacks."""
+
+
+def names_of(model: torch.nn.Module) -> Names:
     config = getattr(model, "config", None)
     if hasattr(config, "to_dict"):
-        return config.to_dict(), False
-    if all(hasattr(config, name) for name in ("n_layer", "n_head", "n_embd", "block_size", "vocab_size")):
-        sizes = {name: getattr(config, name) for name in ("n_layer", "n_head", "n_embd", "vocab_size")}
-        return {"model_type": "gpt2", "n_positions": config.block_size, "activation_function": "gelu", **sizes}, True
-    raise TypeError(f"{type(model).__name__} is no model of transformers and no GPT of nanoGPT: its config says no sizes")
+        return Names(config.to_dict())
+    import lockstep_dump_names
+
+    return lockstep_dump_names.names_of(model)
 
 
 class Step:
@@ -128,31 +166,35 @@ class Step:
         **facts: Any,
     ) -> None:
         self.path, self.optimizer, self.facts, self.slices = Path(path), optimizer, facts, dict(slices or {})
-        ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-        self.rank = dist.get_rank() if ranks > 1 else 0
-        self.coordinates = coordinates if coordinates is not None else ({"dp": self.rank} if ranks > 1 else {})
-        if ranks > 1:
-            self.facts.setdefault("dp", ranks if coordinates is None else 1)
+        self.ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        self.rank = dist.get_rank() if self.ranks > 1 else 0
+        self.coordinates = coordinates if coordinates is not None else ({"dp": self.rank} if self.ranks > 1 else {})
+        for place in self.gathered(self.coordinates):
+            for word, number in place.items():
+                self.facts[word] = max(number + 1, self.facts.get(word, 1))
         self.model = model
         while any(hasattr(self.model, wrapper[:-1]) for wrapper in WRAPPERS):
             self.model = next(getattr(self.model, wrapper[:-1]) for wrapper in WRAPPERS if hasattr(self.model, wrapper[:-1]))
-        config, self.nanogpt = config_of(self.model)
+        self.names = names_of(self.model)
         self.parameters = {plain_name(name): parameter for name, parameter in self.model.named_parameters()}
+        tensor_rank = (self.coordinates.get("tp", 0), int(self.facts.get("tp", 1)))
+        for name, parameter in self.parameters.items():
+            self.slices.setdefault(name, self.names.slices(name, parameter, *tensor_rank))
         self.tensors: Dict[str, torch.Tensor] = {}
         self.outputs: Dict[str, List[torch.Tensor]] = {}
+        self.columns: Dict[str, Any] = {}
         self.losses: List[torch.Tensor] = []
         self.norms: List[torch.Tensor] = []
-        self.dtype: Optional[torch.dtype] = None
-        self.clipped = False
+        self.dtype, self.clipped = torch.float32, False
         self.rows(tokens_of(batch))
-        self.write_model(config)
+        self.write_model()
         self.hooks = contextlib.ExitStack()
         for name, module in self.model.named_modules():
             if activations and name and not name.endswith((".wte", ".wpe")):
-                self.hook(module.register_forward_hook(self.output_hook(plain_name(name))))
-        self.hook(self.model.register_forward_hook(self.result_hook))
-        self.hook(optimizer.register_step_pre_hook(lambda *_: self.before_update()))
-        self.hook(optimizer.register_step_post_hook(lambda *_: self.after_update()))
+                self.hooks.callback(module.register_forward_hook(self.output_hook(plain_name(name))).remove)
+        self.hooks.callback(self.model.register_forward_hook(self.result_hook).remove)
+        self.hooks.callback(optimizer.register_step_pre_hook(lambda *_: self.before_update()).remove)
+        self.hooks.callback(optimizer.register_step_post_hook(lambda *_: self.after_update()).remove)
         self.watch_clipping()
 
     def __enter__(self) -> "Step":
@@ -176,63 +218,82 @@ class Step:
         """Takes the gradients as they are now. Without this they are those that torch.nn.utils or the optimizer gets."""
         if not any(name.startswith("gradient.") for name in self.tensors):
             for name, parameter in self.parameters.items():
-                if parameter.grad is not None:
-                    self.take(f"gradient.{name}", parameter.grad)
+                gradient = parameter.grad if parameter.grad is not None else getattr(parameter, "main_grad", None)
+                if gradient is not None:
+                    self.take("gradient", name, gradient)
 
     @property
     def file(self) -> str:
         return f"rank-{self.rank}.safetensors" if self.coordinates else "step.safetensors"
 
-    def hook(self, handle: Any) -> None:
-        self.hooks.callback(handle.remove)
+    @property
+    def calls(self) -> int:
+        return max([len(parts) for parts in self.outputs.values()], default=1)
 
     def put(self, name: str, tensor: torch.Tensor, slices: Slices = None) -> None:
         self.tensors[name] = tensor.detach().cpu().contiguous()
         if slices is not None:
             self.slices.setdefault(name, slices)
 
-    def take(self, name: str, tensor: torch.Tensor) -> None:
-        """This rank's part of a tensor of a parameter's shape, the way round as Hugging Face has it."""
+    def take(self, kind: str, name: str, tensor: torch.Tensor) -> None:
+        """This rank's part of a tensor of a parameter's shape, as Hugging Face has it."""
         part, slices = local(tensor)
-        if self.nanogpt and name.endswith(NANOGPT_TURNED):
-            part, slices = part.t().contiguous(), slices[::-1] if slices else None
-        self.put(name, part, slices)
+        for published, piece, places in self.names.parts(name, part, slices or self.slices.get(name)):
+            self.put(f"{kind}.{published}", piece, places)
 
     def rows(self, found: Dict[str, torch.Tensor]) -> None:
         count, first = found["tokens"].shape[0], self.coordinates.get("dp", 0)
         self.shape = found["tokens"].shape
-        self.row_slices = [[first * count, (first + 1) * count], [0, self.shape[1]]] if self.coordinates else None
+        self.row_slices = self.slices.get("tokens") or [[first * count, (first + 1) * count], [0, self.shape[1]]]
         for name, tensor in found.items():
-            self.put(name, tensor, self.row_slices)
+            self.put(name, tensor, self.row_slices if self.coordinates else None)
 
-    def write_model(self, config: Dict[str, Any]) -> None:
-        weights = {name: whole(parameter) for name, parameter in self.parameters.items()}
-        folder = self.path / "model"
-        if self.rank == 0:
-            folder.mkdir(parents=True, exist_ok=True)
-            if self.nanogpt:
-                for name in [one for one in weights if one.endswith("weight")]:
-                    turned = name.endswith(NANOGPT_TURNED)
-                    rows = weights[name].shape[0]
-                    weights[name] = weights[name].t().contiguous() if turned else weights[name]
-                    if turned or ".ln_" in name:
-                        weights.setdefault(name[: -len("weight")] + "bias", torch.zeros(rows))
-            write_safetensors(folder / "model.safetensors", weights)
-            (folder / "config.json").write_text(json.dumps(config, default=str))
+    def gathered(self, value: Any) -> List[Any]:
+        """Every rank's value; every rank calls this."""
+        values = [value] * self.ranks
+        if self.ranks > 1:
+            dist.all_gather_object(values, value)
+        return values
+
+    def write_model(self) -> None:
+        parts: List[Part] = []
+        for name, parameter in self.parameters.items():
+            value = whole(parameter)
+            parts += self.names.parts(name, value, None if hasattr(parameter, "full_tensor") else self.slices.get(name))
+        if any(self.gathered(any(word in self.coordinates for word in ("tp", "pp")))):
+            again = any(self.coordinates.get(word, 0) > 0 for word in ("dp", "cp"))
+            parts = [part for some in self.gathered([] if again else parts) for part in some]
         self.path.mkdir(parents=True, exist_ok=True)
+        if self.rank == 0:
+            weights = assembled(parts)
+            self.names.complete(weights)
+            (self.path / "model").mkdir(exist_ok=True)
+            write_safetensors(self.path / "model/model.safetensors", weights)
+            (self.path / "model/config.json").write_text(json.dumps(self.names.config, default=str))
+
+    def columns_of(self, module: torch.nn.Module, name: str, width: int) -> Any:
+        """The columns of what a module puts out whose weight's rows tensor ranks divide."""
+        weight = module._parameters.get("weight")
+        if weight is None or weight.dim() != 2 or "Embedding" in type(module).__name__:
+            return None
+        slices = local(weight)[1] or self.slices.get(f"{name}.weight")
+        columns = slices and slices[-1 if type(module).__name__ == "Conv1D" else 0]
+        return columns if columns and len(numbers(columns)) == width else None
 
     def output_hook(self, name: str) -> Callable[..., None]:
-        name = name.replace(".mlp.gelu", ".mlp.act") if self.nanogpt else name
-
-        def hook(_module: torch.nn.Module, _inputs: Any, output: Any) -> None:
+        def hook(module: torch.nn.Module, _inputs: Any, output: Any) -> None:
+            bias = output[1] if isinstance(output, tuple) and len(output) == 2 else None
             output = output[0] if isinstance(output, tuple) and output else output
             again = torch._C._current_graph_task_id() != -1  # a checkpoint computes its passes again on the way back
             if again or not torch.is_tensor(output) or output.dim() != 3 or output.dtype not in DTYPES:
                 return
-            size = output.element_size()
-            if self.dtype is None or size < torch.finfo(self.dtype).bits // 8:
+            if self.names.sequence_first:
+                output = (output + bias if torch.is_tensor(bias) and bias.dim() == 1 else output).transpose(0, 1)
+            if output.element_size() < torch.finfo(self.dtype).bits // 8:
                 self.dtype = output.dtype
-            self.outputs.setdefault(name, []).append(local(output)[0])
+            output = whole(output).clone()
+            self.columns[name] = self.columns_of(module, name, output.shape[2])
+            self.outputs.setdefault(name, []).append(output)
 
         return hook
 
@@ -246,7 +307,7 @@ class Step:
     def watch_clipping(self) -> None:
         """torch.nn.utils.clip_grad_norm_ by either name first takes the total norm, by way of its module."""
         name = "_get_total_norm" if hasattr(clip_grad, "_get_total_norm") else "get_total_norm"
-        total = getattr(clip_grad, name, None)
+        total, scale = getattr(clip_grad, name, None), getattr(clip_grad, "_clip_grads_with_norm_", None)
         if total is None:
             return
 
@@ -255,8 +316,6 @@ class Step:
             norm = total(tensors, *args, **more)
             self.norms.append(whole(norm).float().reshape(()))
             return norm
-
-        scale = getattr(clip_grad, "_clip_grads_with_norm_", None)
 
         def scaled(parameters: Any, max_norm: float, *args: Any, **more: Any) -> Any:
             self.facts.setdefault("clip", float(max_norm))
@@ -272,7 +331,7 @@ class Step:
         for name, parameter in self.parameters.items():
             for kind, value in self.optimizer.state.get(parameter, {}).items():
                 if torch.is_tensor(value) and value.shape == parameter.shape and value.dim() > 0:
-                    self.take(f"{when}.{kind}.{name}", value)
+                    self.take(f"{when}.{kind}", name, value)
 
     def before_update(self) -> None:
         self.clipped = not any(name.startswith("gradient.") for name in self.tensors) and "clip" in self.facts
@@ -281,19 +340,17 @@ class Step:
 
     def after_update(self) -> None:
         for name, parameter in self.parameters.items():
-            self.take(f"weight.{name}", parameter)
+            self.take("weight", name, parameter)
         self.take_slots("slot")
         self.hooks.close()
         self.write()
 
     def seen(self) -> Dict[str, Any]:
         """What can be seen of the facts."""
-        facts: Dict[str, Any] = {"system": f"PyTorch {torch.__version__}", "micro_batches": max(len(self.losses), self.calls())}
-        facts["dtype"] = WORDS.get(self.dtype or torch.float32, "fp32")
+        facts: Dict[str, Any] = {"system": f"PyTorch {torch.__version__}", "micro_batches": max(len(self.losses), self.calls)}
+        facts.update(dtype=WORDS.get(self.dtype, "fp32"), clipped=self.clipped)
         if facts["dtype"] == "fp32" and torch.cuda.is_available() and torch.backends.cuda.matmul.allow_tf32:
             facts["dtype"] = "tf32"
-        if self.clipped:
-            facts["clipped"] = True
         groups = self.optimizer.param_groups
         kinds = {kind.__name__ for kind in type(self.optimizer).__mro__}
         same = all(group.get(key) == groups[0].get(key) for group in groups for key in ("lr", "betas", "eps"))
@@ -303,32 +360,28 @@ class Step:
         facts.update(learning_rate=float(first["lr"]), betas=[float(beta) for beta in first["betas"]], eps=float(first["eps"]))
         decays = [(parameter.dim(), float(group["weight_decay"])) for group in groups for parameter in group["params"]]
         decay = max(one for _, one in decays)
-        usual = all(one == (decay if dims > 1 else 0) for dims, one in decays) or all(one == decay for _, one in decays)
-        if usual and ("AdamW" in kinds or decay == 0):
+        if any(all(one == (decay if dims > least else 0) for dims, one in decays) for least in (0, 1)):
             facts["weight_decay"] = decay
-        steps = [state["step"] for state in self.optimizer.state.values() if "step" in state]
-        if steps:
-            facts["step"] = int(steps[0])
+            if decay > 0 and "AdamW" not in kinds and not first.get("decoupled_weight_decay"):
+                facts["decay_in_gradient"] = True
+        for state in self.optimizer.state.values():
+            facts["step"] = int(state["step"])
         return facts
 
-    def calls(self) -> int:
-        return max([len(parts) for parts in self.outputs.values()], default=1)
-
     def write(self) -> None:
-        calls = self.calls()
         for name, parts in self.outputs.items():
             output = torch.cat(parts) if len({part.shape[1:] for part in parts}) == 1 else parts[0]
-            if len(parts) == calls and output.shape[:2] == self.shape:
-                slices = self.row_slices and [*self.row_slices, [0, output.shape[2]]]
-                self.put(f"activation.{name}", output, slices)
+            if len(parts) == self.calls and output.shape[:2] == self.shape:
+                columns = self.slices.get(f"activation.{name}") or self.columns[name]
+                for published, piece, places in self.names.outputs(name, output, columns):
+                    slices = [*self.row_slices, places or [0, piece.shape[2]]] if self.coordinates or places else None
+                    self.put(f"activation.{published}", piece, slices)
         if len(self.norms) == 1:  # several are of parts of the gradient
             self.tensors.setdefault("norm", self.norms[0])
-        if self.losses:
+        if self.losses and self.facts.get("cp", 1) == 1:  # a context rank's loss is of a part of its samples
             count, first = len(self.losses), self.coordinates.get("dp", 0)
             self.put("rank_loss", torch.cat(self.losses), [[first * count, (first + 1) * count]] if self.coordinates else None)
-        known: Dict[str, Any] = {**self.seen(), **self.facts}
-        if self.coordinates:
-            known["coordinates"] = self.coordinates
+        known: Dict[str, Any] = {**self.seen(), **self.facts, **({"coordinates": self.coordinates} if self.coordinates else {})}
         known["slices"] = {name: slices for name, slices in self.slices.items() if name in self.tensors}
         (self.path / self.file).with_suffix(".json").write_text(json.dumps(known, indent=1))
         write_safetensors(self.path / self.file, self.tensors)
@@ -337,8 +390,10 @@ class Step:
 def step(model: torch.nn.Module, batch: Any, optimizer: torch.optim.Optimizer, path: Union[str, Path], **known: Any) -> Step:
     """Records the step that comes next and writes it to the folder ``path`` behind ``optimizer.step()``.
 
-    ``known``: facts of the step, as in docs/against.md; ``coordinates`` of this rank (``{"dp": 0, "tp": 1}``) and ``slices`` of its
-    tensors, where ranks divide more than samples; ``activations=False`` leaves modules' outputs out. The result has ``norm()`` and
-    ``loss()`` for what no hook sees, and may be used in a ``with``.
+    ``known``: facts of the step, as in docs/against.md; ``coordinates`` of this rank (``{"dp": 0, "tp": 1}``) and ``slices``,
+    where ranks divide more than samples: by a parameter's name where this rank's part lies, by ``tokens`` which rows and
+    positions it reads, by ``activation.MODULE`` which columns a module without a divided weight puts out. DTensor's parts need
+    none. ``activations=False`` leaves outputs out. The result has ``norm()`` and ``loss()`` for what no hook sees, and may be
+    used in a ``with``.
     """
     return Step(model, batch, optimizer, path, **known)

@@ -75,6 +75,19 @@ TEST_F(AgainstDump, ADamagedHeader) {
   EXPECT_NE(refusal(folder_.path()).find("step.safetensors"), std::string::npos);
 }
 
+TEST_F(AgainstDump, AFileThatEndsEarly) {
+  refusal();
+  const std::string content = io::read_file(folder_ / "step.safetensors");
+  io::replace_file(folder_ / "step.safetensors", content.substr(0, content.size() - 100));
+  EXPECT_NE(refusal(folder_.path()).find("step.safetensors"), std::string::npos);
+}
+
+TEST_F(AgainstDump, ARankWithoutAFile) {
+  json_.set("coordinates", Json::Object{{"dp", 0}});
+  json_.set("slices", Json::Object{{"tokens", Json::Array{Json::Array{4, 8}, Json::Array{0, 12}}}});
+  expect_refusal("tokens: the ranks' files do not have all of it");
+}
+
 TEST_F(AgainstDump, FactsThatAreNotKnown) {
   json_.set("learning_rat", 1);
   expect_refusal("\"learning_rat\" is not known\n  -> say \"learning_rate\"");
@@ -84,6 +97,9 @@ TEST_F(AgainstDump, FactsThatAreNotKnown) {
   json_ = step_.json();
   json_.set("dtype", "fp8");
   expect_refusal("\"dtype\" is \"fp8\", but must be one of fp32 tf32 bf16 fp16");
+  json_ = step_.json();
+  json_.set("decay_in_gradient", 1);
+  expect_refusal("\"decay_in_gradient\" is 1, but must be true or false");
   json_ = step_.json();
   json_.set("dp", 1.5);
   expect_refusal("\"dp\" is 1.5, but must be a whole number of at least 1");

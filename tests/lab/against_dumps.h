@@ -159,7 +159,8 @@ class MadeStep {
                          {"dp", static_cast<std::int64_t>(facts.dp)},
                          {"tp", static_cast<std::int64_t>(facts.tp)},
                          {"cp", static_cast<std::int64_t>(facts.cp)},
-                         {"loss_scale", facts.loss_scale}};
+                         {"loss_scale", facts.loss_scale},
+                         {"decay_in_gradient", facts.decay_in_gradient}};
     if (!facts.decay.empty()) members.emplace_back("decay", facts.decay);
     if (!facts.dtype.empty()) members.emplace_back("dtype", facts.dtype);
     return members;

@@ -122,6 +122,24 @@ TEST(Against, WithoutGradientsTheWeightsTellWhatWasWrongInThePasses) {
   EXPECT_EQ(words_of(step.judged(tensors)), std::vector<std::string>{"sees-next"});
 }
 
+TEST(Against, AdamsDecayIsRightWhereTheFactsSaySo) {
+  for (const char* decay : {"matrices", "all", ""}) {
+    MadeStep step("gpt2");
+    step.right.facts.decay_in_gradient = true;
+    step.right.facts.decay = decay;
+    EXPECT_EQ(first_wrong(step.judged(step.tensors(step.right))), "") << decay;
+    Case wrong = step.right;
+    std::ranges::find(all_ways(), "decay-beside-gradient", &Way::word)->change(wrong, 0);
+    EXPECT_EQ(words_of(step.judged(step.tensors(wrong))), std::vector<std::string>{"decay-beside-gradient"}) << decay;
+  }
+  MadeStep step("gpt2");  // gains and biases decay too, and nothing says whether they should
+  step.right.facts.decay_in_gradient = true;
+  step.right.facts.decay = "all";
+  const Tensors all = step.tensors(step.right);
+  step.right.facts.decay = "";
+  EXPECT_EQ(first_wrong(step.judged(all)), "");
+}
+
 TEST(Against, AnUnknownFaultIsSaidToBeUnknown) {
   const MadeStep step("gpt2");
   Tensors tensors = step.tensors(step.right);

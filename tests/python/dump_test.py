@@ -3,241 +3,25 @@
 Skips without PyTorch. LOCKSTEP_DUMP_CASES=all tries every bug; else some of them. The models of transformers need that installed.
 """
 
-import json
-import math
-import os
-import subprocess
-import sys
-import tempfile
-import types
+import importlib.util
 import unittest
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
-from lockstep import _program  # noqa: E402
+from dump_programs import ALL, GPT, ROWS, VOCABULARY, Case, data, on_ranks, one_process, optimizer_of, train, verdict
 
-try:
-    import torch
-    import torch.distributed as dist
-    import torch.multiprocessing as processes
-    from torch import nn
-    from torch.nn import functional as F
-
-    import lockstep_dump
-except ImportError:
-    print("skipped: PyTorch is not installed")
-    sys.exit(77)
-
-try:
-    import transformers
-except ImportError:
-    transformers = None
-
-ROWS, LENGTH, VOCABULARY = 8, 16, 61
-ALL = os.environ.get("LOCKSTEP_DUMP_CASES") == "all"
+import lockstep_dump
+import torch
+import torch.distributed as dist
+from torch import nn
 
 
-class Attention(nn.Module):
-    def __init__(self, config, bug):
-        super().__init__()
-        self.config, self.bug = config, bug
-        self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
-        self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
-        self.resid_dropout = nn.Dropout(0.3 if bug == "dropout" else 0)
-
-    def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = (part.view(b, t, self.config.n_head, -1).transpose(1, 2) for part in self.c_attn(x).split(c, 2))
-        mask = torch.ones(t, t, dtype=torch.bool).tril(1 if self.bug == "sees-next" else 0)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(c if self.bug == "scores-by-width" else k.shape[-1])
-        if self.bug != "no-mask":
-            scores = scores.masked_fill(~mask, float("-inf"))
-        return self.resid_dropout(self.c_proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, c)))
+BUCKET = "transformer.h.1.mlp.c_fc.weight"
 
 
-class MLP(nn.Module):
-    def __init__(self, config, bug):
-        super().__init__()
-        self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
-        self.gelu = nn.GELU("tanh" if bug == "activation" else "none")
-        self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
-
-    def forward(self, x):
-        return self.c_proj(self.gelu(self.c_fc(x)))
-
-
-class Block(nn.Module):
-    def __init__(self, config, bug):
-        super().__init__()
-        eps = 1e-3 if bug == "unknown-eps" else 1e-12 if bug == "norm-epsilon" else 1e-5
-        self.ln_1, self.ln_2 = (nn.LayerNorm(config.n_embd, eps=eps, bias=config.bias) for _ in range(2))
-        self.attn, self.mlp = Attention(config, bug), MLP(config, bug)
-
-    def forward(self, x):
-        x = x + self.attn(self.ln_1(x))
-        return x + self.mlp(self.ln_2(x))
-
-
-class GPT(nn.Module):
-    """nanoGPT's modules and names."""
-
-    def __init__(self, bug="", bias=True, dropout=0.0):
-        super().__init__()
-        self.config = types.SimpleNamespace(n_layer=2, n_head=4, n_embd=32, block_size=32, vocab_size=VOCABULARY, bias=bias)
-        config = self.config
-        self.bug = bug
-        self.transformer = nn.ModuleDict(
-            {
-                "wte": nn.Embedding(VOCABULARY, config.n_embd),
-                "wpe": nn.Embedding(config.block_size, config.n_embd),
-                "drop": nn.Dropout(dropout),
-                "h": nn.ModuleList(Block(config, bug) for _ in range(config.n_layer)),
-                "ln_f": nn.LayerNorm(config.n_embd, bias=bias),
-            }
-        )
-        self.lm_head = nn.Linear(config.n_embd, VOCABULARY, bias=False)
-        self.transformer.wte.weight = self.lm_head.weight
-        for parameter in self.parameters():
-            nn.init.normal_(parameter, 1 if parameter.dim() == 1 else 0, 0.3)
-
-    def forward(self, tokens, targets=None, reduction="mean"):
-        positions = torch.arange(tokens.shape[1]) + (1 if self.bug == "positions-from-1" else 0)
-        x = self.transformer.drop(self.transformer.wte(tokens) + self.transformer.wpe(positions))
-        for block in self.transformer.h:
-            x = block(x)
-        logits = self.lm_head(self.transformer.ln_f(x))
-        if targets is None:
-            return logits, None
-        padded = F.pad(logits, (0, 3)) if self.bug == "padded-softmax" else logits
-        loss = F.cross_entropy(padded.flatten(0, 1).float(), targets.flatten(), ignore_index=-100, reduction=reduction)
-        return logits, loss
-
-
-def data(seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    tokens = torch.randint(VOCABULARY, (ROWS, LENGTH), generator=generator)
-    targets = torch.cat([tokens[:, 1:], torch.full((ROWS, 1), -100)], 1)
-    for row in range(ROWS):
-        targets[row, : row + row // 2] = -100  # prompts of other lengths
-    return tokens, targets
-
-
-class BadAdamW(torch.optim.AdamW):
-    """torch.optim.AdamW with its own step, done wrong as `bug` says."""
-
-    def __init__(self, parameters, bug, **settings):
-        super().__init__(parameters, **settings)
-        self.bug = bug
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            beta1, beta2 = group["betas"]
-            for p in group["params"]:
-                state = self.state[p]
-                if not state:
-                    state.update(step=torch.tensor(0.0), exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p))
-                state["step"] += 1
-                gradient = p.grad
-                if self.bug == "decay-in-gradient":
-                    gradient = gradient + group["weight_decay"] * p
-                elif self.bug == "decay-without-rate":
-                    p.mul_(1 - group["weight_decay"])
-                elif self.bug != "no-decay":
-                    p.mul_(1 - group["lr"] * group["weight_decay"])
-                state["exp_avg"].lerp_(gradient, 1 - beta1)
-                state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-                count = int(state["step"]) + (1 if self.bug == "correction-off-by-one" else 0)
-                first, second = (1, 1) if self.bug == "not-corrected" else (1 - beta1**count, 1 - beta2**count)
-                p.addcdiv_(state["exp_avg"] / first, (state["exp_avg_sq"] / second).sqrt() + group["eps"], value=-group["lr"])
-
-
-UPDATE_BUGS = ("decay-in-gradient", "decay-without-rate", "no-decay", "correction-off-by-one", "not-corrected")
-
-
-def accumulate(model, tokens, targets, bug, micro=2, taught=None):
-    """The passes of a step over this rank's samples, in micro-batches; `taught`: targets of all ranks."""
-    taught = taught or int((targets >= 0).sum())
-    batches = list(zip(tokens.chunk(micro), targets.chunk(micro)))
-    for i, (x, y) in enumerate(batches):
-        count = int((y >= 0).sum())
-        if bug == "labels-shifted-twice":
-            y = torch.cat([y[:, 1:], torch.full((len(y), 1), -100)], 1)
-            count, taught = int((y >= 0).sum()), int((targets[:, 1:] >= 0).sum())
-        if bug == "prompt-taught":
-            y = torch.cat([x[:, 1:], y[:, -1:]], 1)
-            count, taught = int((y >= 0).sum()), ROWS * (LENGTH - 1)
-        loss = model(x, y)[1]
-        if bug == "micro-batch-means":
-            loss = loss / micro
-        elif bug == "padding-counted":
-            loss = loss * count / tokens.numel()
-        else:
-            loss = loss * count / taught
-        if bug == "times-micro-batches":
-            loss = loss * micro
-        if bug == "micro-batch-lost" and i == 0:
-            loss = loss * 0
-        loss.backward()
-
-
-def train(model, optimizer, batch, folder, bug="", steps=2, clip=0.5, passes=accumulate, autocast=None, **known):
-    """Some steps, of which the last is dumped."""
-    tokens, targets = batch
-    for number in range(steps):
-        optimizer.zero_grad()
-        if clip and bug in ("not-clipped", "clipped-by-tensor"):
-            known["clip"] = clip
-        recorder = lockstep_dump.step(model, batch, optimizer, folder, **known) if number + 1 == steps else None
-        with torch.autocast("cpu", autocast, enabled=autocast is not None):
-            passes(model, tokens, targets, bug)
-        if bug == "gradient-lost":
-            list(model.parameters())[5].grad.zero_()
-        if bug in ("not-clipped", "clipped-by-tensor") and recorder:
-            recorder.norm(torch.nn.utils.get_total_norm([p.grad for p in model.parameters()]))
-        if bug == "not-clipped":
-            pass
-        elif bug == "clipped-by-tensor":
-            for parameter in model.parameters():
-                torch.nn.utils.clip_grad_norm_([parameter], clip)
-        elif clip is not None:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
-
-
-def verdict(folder):
-    words = [str(_program.program()), "verify", "--against", str(folder), "--json"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode not in (0, 1):
-        raise AssertionError(f"exit code {done.returncode}: {done.stderr}")
-    return json.loads(done.stdout)
-
-
-def optimizer_of(model, bug="", **more):
-    settings = {"lr": 1e-2, "betas": (0.9, 0.95), "weight_decay": 0.1, **more}
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": matrices}, {"params": vectors, "weight_decay": settings["weight_decay"] if bug == "decay-on-all" else 0.0}]
-    return BadAdamW(groups, bug, **settings) if bug in UPDATE_BUGS else torch.optim.AdamW(groups, **settings)
-
-
-def one_process(folder, bug="", bias=True, dtype=None, autocast=None, steps=2, **more):
-    torch.manual_seed(3)
-    model = GPT(bug, bias, 0.2 if bug == "dropout-behind-embedding" else 0.0)
-    if dtype:
-        model.to(dtype)
-    known = {}
-    if bug == "decay-on-all":
-        known["decay"] = "matrices"
-    train(model, optimizer_of(model, bug), data(), folder, bug, steps, autocast=autocast, micro_batches=2, **known, **more)
-
-
-def rank_main(rank, folder, kind, bug, steps, store):
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    torch.set_num_threads(1)
+def wrapped(folder, kind, bug="", steps=2):
+    """A step under DistributedDataParallel or FSDP2, on two ranks."""
     torch.manual_seed(3)
     model = GPT(bug)
-    tokens, targets = (part.chunk(2)[rank].contiguous() for part in data())
+    tokens, targets = (part.chunk(2)[dist.get_rank()].contiguous() for part in data())
     taught = int((data()[1] >= 0).sum())
     if kind == "fsdp2":
         from torch.distributed.device_mesh import init_device_mesh
@@ -247,9 +31,11 @@ def rank_main(rank, folder, kind, bug, steps, store):
         for block in model.transformer.h:
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
-        wrapped = model
+        whole = model
     else:
-        wrapped = nn.parallel.DistributedDataParallel(model)
+        if bug == "bucket-left-out":
+            nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, [BUCKET])
+        whole = nn.parallel.DistributedDataParallel(model)
     optimizer = optimizer_of(model)
 
     def passes(model, tokens, targets, bug):
@@ -265,41 +51,14 @@ def rank_main(rank, folder, kind, bug, steps, store):
             if bug == "over-dp":
                 factor /= 2
             never = bug == "one-rank-scaled"
-            if kind == "ddp" and (not last or never):
+            early = bug == "last-not-reduced"  # as where the batch's number from 0 is asked for a multiple
+            if kind == "ddp" and (last == early or never):
                 with model.no_sync():
                     (model(x, t)[1] * factor).backward()
             else:
                 (model(x, t)[1] * factor).backward()
 
-    train(wrapped, optimizer, (tokens, targets), folder, bug, steps, None if bug == "own-norm" else 0.5, passes, micro_batches=2)
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def two_ranks(folder, kind, bug="", steps=2):
-    with tempfile.TemporaryDirectory() as place:
-        processes.spawn(rank_main, (folder, kind, bug, steps, f"{place}/store"), nprocs=2)
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = Path(self.temporary.name) / "dump"
-
-    def tearDown(self):
-        self.temporary.cleanup()
-
-    def agrees(self):
-        said = verdict(self.folder)
-        self.assertTrue(said["agrees"], said)
-        self.assertGreater(said["judged"], 40)
-        return said
-
-    def named(self, word):
-        said = verdict(self.folder)
-        self.assertFalse(said["agrees"], said)
-        self.assertIn(word, [cause["way"] for cause in said["causes"]], json.dumps(said)[:3000])
-        return said
+    train(whole, optimizer, (tokens, targets), folder, bug, steps, None if bug == "own-norm" else 0.5, passes, micro_batches=2)
 
 
 class Right(Case):
@@ -313,32 +72,38 @@ class Right(Case):
 
     def test_half_precision(self):
         for number, how in enumerate(({"dtype": torch.bfloat16}, {"autocast": torch.bfloat16}, {"autocast": torch.float16})):
-            self.folder = Path(self.temporary.name) / str(number)
-            one_process(self.folder, **how)
+            one_process(self.place(str(number)), **how)
             self.agrees()
 
-    def test_two_ranks(self):
-        for kind in ("ddp", "fsdp2"):
-            self.folder = Path(self.temporary.name) / kind
-            two_ranks(self.folder, kind)
+    def test_adam_whose_decay_is_in_the_gradient(self):
+        for steps in (1, 2):
+            one_process(self.place(str(steps)), "decay-in-gradient", steps=steps, decay_in_gradient=True)
             self.agrees()
+        torch.manual_seed(3)
+        model = GPT()
+        train(model, torch.optim.Adam(model.parameters(), lr=1e-2, weight_decay=0.1), data(), self.place("adam"), micro_batches=2)
+        self.agrees()
 
 
 class Bugs(Case):
     def test_of_one_process(self):
-        few = ["micro-batch-means", "sees-next", "activation", "decay-on-all", "not-corrected"]
+        few = ["micro-batch-means", "sees-next", "activation", "decay-on-all", "not-corrected", "gradients-not-zeroed"]
         more = ["no-mask", "scores-by-width", "times-micro-batches", "padding-counted", "prompt-taught", "labels-shifted-twice"]
         more += ["micro-batch-lost", "padded-softmax", "positions-from-1", "norm-epsilon", "gradient-lost", "not-clipped"]
         more += ["clipped-by-tensor", "decay-in-gradient", "decay-without-rate", "no-decay", "correction-off-by-one"]
+        more += ["gradient-of-step-before"]
         for bug in few + (more if ALL else []):
             with self.subTest(bug):
-                self.folder = Path(self.temporary.name) / bug
-                one_process(self.folder, bug)
+                one_process(self.place(bug), bug)
                 self.named(bug)
 
     def test_dropout(self):
         one_process(self.folder, "dropout-behind-embedding")
         self.named("dropout")
+
+    def test_adamw_in_place_of_adam(self):
+        one_process(self.folder, "decay-by-the-other-rule", decay_in_gradient=True)
+        self.named("decay-beside-gradient")
 
     def test_what_no_table_has_is_not_named(self):
         one_process(self.folder, "unknown-eps")
@@ -346,23 +111,36 @@ class Bugs(Case):
         self.assertFalse(said["agrees"])
         self.assertEqual(said["causes"], [])
 
-    def test_of_two_ranks(self):
-        for bug in ["rank-means", "one-rank-scaled"] + (["times-dp", "over-dp"] if ALL else []):
+
+class TwoRanks(Case):
+    def test_steps(self):
+        right, drifted = ["ddp", "fsdp2"], "one-rank-scaled"
+        bugs = ["rank-means", "one-rank-scaled", "last-not-reduced"] + (["times-dp", "over-dp", "bucket-left-out"] if ALL else [])
+        jobs = [(wrapped, {"folder": self.place(kind), "kind": kind}) for kind in right]
+        jobs += [(wrapped, {"folder": self.place(bug), "kind": "ddp", "bug": bug, "steps": 1}) for bug in bugs]
+        jobs += [(wrapped, {"folder": self.place("drifted"), "kind": "ddp", "bug": drifted})]
+        on_ranks(2, jobs)
+        for kind in right:
+            with self.subTest(kind):
+                self.place(kind)
+                self.agrees()
+        for bug in bugs:
             with self.subTest(bug):
-                self.folder = Path(self.temporary.name) / bug
-                two_ranks(self.folder, "ddp", bug, steps=1)
-                self.named(bug)
+                self.place(bug)
+                said = self.named({"bucket-left-out": "one-rank-scaled"}.get(bug, bug))
+                if bug == "bucket-left-out":
+                    self.assertEqual({one["tensor"] for one in said["wrong"]}, {f"gradient.{BUCKET}"})
+        with self.subTest("ranks that drifted apart are told"):
+            said = verdict(self.place("drifted"))
+            self.assertFalse(said["agrees"])
+            self.assertIn("have different values of weight.", " ".join(said["remarks"]))
 
-    def test_ranks_that_drifted_apart_are_told(self):
-        two_ranks(self.folder, "ddp", "one-rank-scaled", steps=2)
-        said = verdict(self.folder)
-        self.assertFalse(said["agrees"])
-        self.assertIn("have different values of weight.", " ".join(said["remarks"]))
 
-
-@unittest.skipIf(transformers is None, "transformers is not installed")
+@unittest.skipIf(importlib.util.find_spec("transformers") is None, "transformers is not installed")
 class Transformers(Case):
     def models(self):
+        import transformers
+
         sizes = {"vocab_size": VOCABULARY, "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4}
         llama = {**sizes, "intermediate_size": 48, "num_key_value_heads": 2, "max_position_embeddings": 64}
         gpt2 = transformers.GPT2Config(
@@ -380,7 +158,7 @@ class Transformers(Case):
         labels = tokens.clone()
         labels[:, :3] = -100
         for name, model in self.models().items():
-            self.folder = Path(self.temporary.name) / name
+            self.place(name)
             optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
             batch = {"input_ids": tokens, "labels": labels}
             lockstep_dump.step(model, batch, optimizer, self.folder)

@@ -48,7 +48,7 @@ class Wheel(unittest.TestCase):
             program = "lockstep_train-1.2.3.data/scripts/lockstep"
             self.assertEqual(wheel.getinfo(program).external_attr >> 16 & 0o111, 0o111)
             recipe = "lockstep_train-1.2.3.data/data/share/lockstep/configs/first.toml"
-            for name in ("lockstep/__init__.py", "lockstep/py.typed", recipe):
+            for name in ("lockstep/__init__.py", "lockstep/py.typed", "lockstep_dump.py", "lockstep_dump_names.py", recipe):
                 self.assertIn(name, wheel.namelist())
             self.assertIn("Requires-Python: >=3.9", wheel.read("lockstep_train-1.2.3.dist-info/METADATA").decode())
 

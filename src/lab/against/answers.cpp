@@ -1,6 +1,7 @@
 // What a case's walk says of each item, and how the update goes on from its gradients or the dump's.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -17,26 +18,31 @@ bool in_rows(const OnlyPart& part, std::int64_t row, std::int64_t rows) {
   return row / size == part.number;
 }
 
-/// Sums of losses by micro-batch, and by shares.
-void rank_losses(const Case& changed, const Walked& walked, Values& means, Values& sums) {
+/// Losses by micro-batch: the mean over its targets, the sum, and its share of the step's.
+void rank_losses(const Case& changed, const Walked& walked, Values& means, std::vector<Values>& others) {
   const Batch& batch = changed.question.batch;
-  Values counts(means.size());
+  Values counts(means.size()), shares(means.size());
   for (std::size_t i = 0; i < walked.losses.size(); ++i) {
     const std::size_t unit = i * means.size() / walked.losses.size();
     means[unit] += walked.losses[i];
-    sums[unit] += walked.losses[i] * changed.question.loss_shares[i];
+    shares[unit] += walked.losses[i] * changed.question.loss_shares[i];
     if (batch.targets[i] >= 0) ++counts[unit];
   }
+  others = {shares, means};
   for (std::size_t u = 0; u < means.size(); ++u) means[u] /= std::max(counts[u], 1.0);
 }
 
 }  // namespace
 
 Evaluated Step::answers(const Case& changed, const Walked& walked, bool updates) const {
-  Evaluated evaluated{std::vector<Values>(items_.size()), std::vector<Values>(items_.size()), std::vector<Values>(items_.size())};
+  Evaluated evaluated{std::vector<Values>(items_.size()), std::vector<std::vector<Values>>(items_.size()),
+                      std::vector<Values>(items_.size())};
   std::map<std::string, Values> gradients;
   for (const auto& [name, parameter] : names_->parameters()) {
-    if (!absent_.contains(name)) gradients.emplace(name, parameter.published(walked.gradients[parameter.index]));
+    if (absent_.contains(name)) continue;
+    Values& values = gradients[name] = parameter.published(walked.gradients[parameter.index]);
+    for (std::size_t i = 0; i < values.size() && changed.previous_share != 0; ++i)
+      values[i] = values[i] * changed.own_share + changed.previous_gradients->at(name)[i] * changed.previous_share;
   }
   const double factor = dump_.facts.clipped ? clip_factor(norm_of(right_, gradients), dump_.facts) : 1;
   for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -45,7 +51,6 @@ Evaluated Step::answers(const Case& changed, const Walked& walked, bool updates)
     if (item.kind == Kind::loss) evaluated.values[i] = {walked.loss};
     if (item.kind == Kind::rank_loss) {
       evaluated.values[i].resize(static_cast<std::size_t>(item.shape[0]));
-      evaluated.others[i].resize(static_cast<std::size_t>(item.shape[0]));
       rank_losses(changed, walked, evaluated.values[i], evaluated.others[i]);
     }
     if (item.kind != Kind::gradient) continue;
@@ -64,10 +69,19 @@ Evaluated Step::answers(const Case& changed, const Walked& walked, bool updates)
 
 double Step::norm_of(const Case& changed, const std::map<std::string, Values>& gradients) const {
   double squares = 0;
+  for (const PieceOf& of : pieces_) {
+    const std::array<std::int64_t, 4> place{0, changed.update.part.number};
+    if (changed.update.clip != Clip::by_tensor_rank || dump_.ranks[piece(of).rank].place != place) continue;
+    for (const double value : piece(of).values) squares += items_[of.item].kind == Kind::gradient ? value * value : 0;
+  }
+  if (squares > 0) return std::sqrt(squares);
   for (const auto& [name, values] : gradients) {
     const ParameterMeaning& parameter = *names_->parameter(name);
     const std::int64_t rows = parameter.shape[0], columns = std::ssize(values) / rows;
-    const bool counted = changed.update.clip == Clip::copies_counted && parameter.replicated;
+    const auto found = dump_.tensors.find("gradient." + name);  // ranks' files say what is divided
+    const bool files = found != dump_.tensors.end() && dump_.ranks.size() > 1;
+    const bool copied = files ? found->second.pieces.front().values.size() == values.size() : parameter.replicated;
+    const bool counted = changed.update.clip == Clip::copies_counted && copied;
     for (std::int64_t i = 0; i < std::ssize(values); ++i) {
       if (changed.update.clip == Clip::by_part && !in_rows(changed.update.part, i / columns, rows)) continue;
       const double value = values[static_cast<std::size_t>(i)];
@@ -100,11 +114,13 @@ void Step::answer_updates(const Case& changed, const std::map<std::string, Value
     if (changed.update.clip == Clip::by_tensor)
       factor = clip_factor(norm_of(right_, {{item.parameter_name, gradient}}), changed.facts);
     answer_update(item, changed, gradient, factor, evaluated.growth, evaluated.values[i], evaluated.tolerances[i]);
-    if (item.kind != Kind::weight || item.parameter->decays || !changed.facts.decay.empty()) continue;
+    const bool asked = item.kind == Kind::weight || changed.facts.decay_in_gradient;
+    if (!asked || item.parameter->decays || !changed.facts.decay.empty()) continue;
     Case other = changed;  // nothing says whether gains and biases decay
     other.update.decay = Decay::all;
-    Values unused;
-    answer_update(item, other, gradient, factor, evaluated.growth, evaluated.others[i], unused);
+    Values more;
+    answer_update(item, other, gradient, factor, evaluated.growth, evaluated.others[i].emplace_back(), more);
+    std::ranges::transform(more, evaluated.tolerances[i], evaluated.tolerances[i].begin(), std::ranges::max);
   }
 }
 

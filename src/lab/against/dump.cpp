@@ -49,6 +49,10 @@ struct WordKey {
 };
 constexpr std::array<WordKey, 2> word_keys{
     {{"dtype", &Facts::dtype, {"fp32", "tf32", "bf16", "fp16"}}, {"decay", &Facts::decay, {"matrices", "all"}}}};
+bool Facts::* flag_of(std::string_view key) {
+  if (key == "clipped") return &Facts::clipped;
+  return key == "decay_in_gradient" ? &Facts::decay_in_gradient : nullptr;
+}
 /// Members that are no facts of the step.
 constexpr std::array<std::string_view, 4> other_keys{"coordinates", "slices", "model", "system"};
 
@@ -72,9 +76,9 @@ void read_fact(Facts& facts, const std::string& key, const Json& value, const st
     const bool good = value.is_string() && !value.string().empty() && std::ranges::count(word->words, value.string()) > 0;
     must(good, fmt::format("one of {}", fmt::join(word->words, " ")));
     facts.*word->fact = value.string();
-  } else if (key == "clipped") {
+  } else if (bool Facts::* const flag = flag_of(key); flag != nullptr) {
     must(value.is_bool(), "true or false");
-    facts.clipped = value.boolean();
+    facts.*flag = value.boolean();
   } else if (key == "betas") {
     const bool good = value.is_array() && value.array().size() == 2 && is_number(value.array()[0], 0, 0.9999999) &&
                       is_number(value.array()[1], 0, 0.9999999);
@@ -82,7 +86,7 @@ void read_fact(Facts& facts, const std::string& key, const Json& value, const st
     facts.beta1 = value.array()[0].number();
     facts.beta2 = value.array()[1].number();
   } else {
-    std::vector<std::string> keys{"betas", "clipped"};
+    std::vector<std::string> keys{"betas", "clipped", "decay_in_gradient"};
     for (const NumberKey& one : number_keys) keys.emplace_back(one.key);
     for (const WordKey& one : word_keys) keys.emplace_back(one.key);
     for (const std::string_view one : other_keys) keys.emplace_back(one);

@@ -26,9 +26,10 @@ struct Facts {
   double loss_scale = 1;
   double step = 0;  ///< number of the update, from 1; 0: not given
   double micro_batches = 1, dp = 1, tp = 1, cp = 1, pp = 1, padded_vocabulary = 0;
-  bool clipped = false;    ///< the gradients are those behind the clipping
-  std::string decay = {};  ///< of "matrices" or "all"; empty: not given
-  std::string dtype = {};  ///< in which it was computed: fp32, tf32, bf16 or fp16; empty: that of the tensors
+  bool clipped = false;            ///< the gradients are those behind the clipping
+  bool decay_in_gradient = false;  ///< the rule is Adam's and not AdamW's
+  std::string decay = {};          ///< of "matrices" or "all"; empty: not given
+  std::string dtype = {};          ///< in which it was computed: fp32, tf32, bf16 or fp16; empty: that of the tensors
 
   friend bool operator==(const Facts&, const Facts&) = default;
 };

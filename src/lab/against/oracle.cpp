@@ -33,6 +33,7 @@ class Walk {
         by_role_[{static_cast<Role>(parameter.info.role), block >= 0 && block < c_.layers ? block : 0}] = &node;
       }
     }
+    tape_.keep_rows(q_.ways.own_positions);
     if (c_.position == arch::PositionKind::rope) frequencies_ = arch::rotary_frequencies(c_);
   }
 
@@ -65,7 +66,7 @@ class Walk {
   Node& block(Node& x, std::int64_t i) {
     Node& qkv =
         in(norm(x, Role::norm1_gain, Role::norm1_bias, {Place::norm1, i}), Role::qkv_weight, Role::qkv_bias, {Place::qkv, i});
-    Node& heads = attend(rotate(qkv));
+    Node& heads = attend(rotate(q_.ways.qkv_groups == 1 ? qkv : regroup(qkv)));
     Node& middle = add(x, out(heads, Role::attention_out_weight, Role::attention_out_bias, {Place::attention_out, i}));
     Node& up =
         in(norm(middle, Role::norm2_gain, Role::norm2_bias, {Place::norm2, i}), Role::up_weight, Role::up_bias, {Place::up, i});
@@ -90,6 +91,7 @@ class Walk {
     Node& node = tape_.make(std::move(x));
     tape_.then(node, [=, this, &node, &table] {
       for_each([&](std::size_t i, std::size_t token, std::size_t place) {
+        if (!tape_.keeps(i / at(c_.width))) return;
         table.slope[token] += node.slope[i] * (c_.tied ? q_.ways.table_share : 1);
         if (places != nullptr) places->slope[place] += node.slope[i];
       });
@@ -111,7 +113,8 @@ class Walk {
   void add_rows(Values& sums, const Values& slope, const Values* unit = nullptr) {
     for (std::size_t i = 0; i < slope.size(); ++i) {
       const std::int64_t t = static_cast<std::int64_t>(i / sums.size());
-      if (q_.ways.norm_positions.has(t, t_)) tape_.add(sums[i % sums.size()], slope[i] * (unit == nullptr ? 1 : (*unit)[i]));
+      if (q_.ways.norm_positions.has(t, t_) && tape_.keeps(at(t)))
+        tape_.add(sums[i % sums.size()], slope[i] * (unit == nullptr ? 1 : (*unit)[i]));
     }
   }
 
@@ -169,16 +172,21 @@ class Walk {
   Node& out(Node& x, Role matrix, Role bias_role, Spot spot) {
     Node &w = *find(matrix, spot.second), *bias = find(bias_role, spot.second);
     const std::int64_t width = static_cast<std::int64_t>(x.value.size()) / t_;
-    const auto take = [=, this](Values& values, double times) {
-      for (std::int64_t i = 0; i < std::ssize(values); ++i) values[at(i)] *= q_.ways.out_sum.has(i % width, width) ? times : 0;
+    const auto take = [=, this](Values& values) {
+      for (std::int64_t i = 0; i < std::ssize(values); ++i) values[at(i)] *= q_.ways.out_sum.has(i % width, width) ? 1 : 0;
     };
     Node& part = tape_.make(x.value);
-    take(part.value, q_.ways.out_times);
-    tape_.then(part, [=, this, &x, &part] {
-      take(part.slope, q_.ways.out_slope_times);
+    take(part.value);
+    tape_.then(part, [=, &x, &part] {
+      take(part.slope);
       for (std::size_t i = 0; i < x.slope.size(); ++i) x.slope[i] += part.slope[i];
     });
-    Node& y = tape_.product(part, w, bias, {.bias_times = q_.ways.out_bias_times, .bias_slope = false}, [=, this](Values& slope) {
+    const Tape::Product how{.value_times = q_.ways.out_times,
+                            .bias_times = q_.ways.out_bias_times,
+                            .slope_times = q_.ways.out_slope_times,
+                            .weight_slope_times = q_.ways.out_slope_times,
+                            .bias_slope = false};
+    Node& y = tape_.product(part, w, bias, how, [=, this](Values& slope) {
       if (bias != nullptr) add_rows(bias->slope, slope);
     });
     return seen(y, spot);
@@ -187,6 +195,24 @@ class Walk {
   Node& head(Node& x) {
     Node& w = *find(c_.tied ? Role::token_table : Role::head_weight, 0);
     return seen(tape_.product(x, w, nullptr, {.weight_slope_times = c_.tied ? q_.ways.head_share : 1}), {Place::logits, 0});
+  }
+
+  /// Queries, keys and values out of rows that lie group by group.
+  Node& regroup(Node& x) {
+    const std::int64_t width = q_width_ + 2 * kv_width_, groups = q_.ways.qkv_groups;
+    std::vector<std::int64_t> rows;
+    for (const auto& [first, size] :
+         {std::pair(std::int64_t{0}, q_width_), {q_width_, kv_width_}, {q_width_ + kv_width_, kv_width_}}) {
+      for (std::int64_t i = 0; i < size; ++i)
+        rows.push_back(i / (size / groups) * (width / groups) + first / groups + i % (size / groups));
+    }
+    const auto from = [=](std::size_t i) { return i - i % at(width) + at(rows[i % at(width)]); };
+    Node& y = tape_.make(x.value);
+    for (std::size_t i = 0; i < y.value.size(); ++i) y.value[i] = x.value[from(i)];
+    tape_.then(y, [=, &x, &y] {
+      for (std::size_t i = 0; i < y.slope.size(); ++i) x.slope[from(i)] += y.slope[i];
+    });
+    return y;
   }
 
   Node& rotate(Node& x) {
@@ -216,9 +242,8 @@ class Walk {
 
   bool sees(std::int64_t from, std::int64_t to) const {
     const auto document = [this](std::int64_t t) { return of(q_.batch.documents, t); };
-    if (document(from) != document(to)) return false;
-    // One that sees only what is before it sees itself where nothing is.
-    return to <= from + q_.ways.sees_ahead || (from == to && (from == 0 || document(from - 1) != document(from)));
+    const auto slot = [](const auto& slots, std::int64_t t) { return slots.empty() ? t : slots[at(t)]; };
+    return document(from) == document(to) && slot(q_.ways.key_slots, to) <= slot(q_.ways.query_slots, from) + q_.ways.sees_ahead;
   }
 
   /// What one query head sees from one position: where things lie in qkv and in the heads, and the weights of what is seen.
@@ -231,10 +256,14 @@ class Walk {
 
   Look look(const Values& qkv, std::int64_t h, std::int64_t i) {
     const std::int64_t width = q_width_ + 2 * kv_width_, size = c_.head_size;
-    const std::int64_t kv = q_.ways.kv_heads_in_turn ? h % c_.kv_heads : h / (c_.heads / c_.kv_heads);
+    const std::int64_t in_turn = c_.kv_heads / std::max<std::int64_t>(q_.ways.kv_turns, 1);  // heads of a part
+    const std::int64_t own = h / (c_.heads / c_.kv_heads),
+                       kv = q_.ways.kv_turns == 0 ? own : own / in_turn * in_turn + h % in_turn;
     Look found{i * width + h * size, i * q_width_ + h * size, q_width_ + kv * size, q_width_ + kv_width_ + kv * size, {}, {}};
+    bool none = true;
+    for (std::int64_t j = 0; j < t_; ++j) none = none && !sees(i, j);
     for (std::int64_t j = 0; j < t_; ++j) {
-      if (!sees(i, j)) continue;
+      if (!sees(i, j) && !(none && i == j)) continue;  // where a mask leaves nothing, a position sees itself
       found.rows.push_back(j * width);
       const double score = tape_.dot(qkv.data() + found.query, qkv.data() + j * width + found.key, size) * score_scale();
       found.weights.push_back(tape_.rounded(score));
@@ -247,7 +276,8 @@ class Walk {
   }
 
   void look_back(Node& x, const double* slope, const Look& seen) {
-    const std::int64_t size = c_.head_size;
+    const std::int64_t size = c_.head_size, width = q_width_ + 2 * kv_width_;
+    const auto part = [this](std::int64_t t) { return q_.ways.key_parts[at(t)]; };
     Values d(seen.weights.size());
     for (std::size_t j = 0; j < d.size(); ++j)
       d[j] = tape_.rounded(tape_.dot(slope, x.value.data() + seen.rows[j] + seen.value, size));
@@ -257,6 +287,7 @@ class Walk {
       for (std::int64_t k = 0; k < size; ++k) {
         const std::size_t from = at(seen.query + k), to = at(seen.rows[j] + seen.key + k);
         x.slope[from] += score * x.value[to];
+        if (!q_.ways.key_parts.empty() && part(seen.out / q_width_) != part(seen.rows[j] / width)) continue;
         x.slope[to] += score * x.value[from];
         x.slope[at(seen.rows[j] + seen.value + k)] += seen.weights[j] * slope[k];
       }
@@ -282,19 +313,20 @@ class Walk {
 
   Node& activate(Node& up) {
     const auto kind = static_cast<ops::Activation>(c_.activation);
-    const std::size_t size = at(c_.ffn_width), gate = c_.gated ? size : 0;
+    const std::size_t size = at(c_.ffn_width), gate = c_.gated ? size : 0, first = q_.ways.gate_swapped ? gate : 0;
     Node& y = tape_.make(Values(at(t_) * size));
     const auto for_each = [=, &y](const auto& take) {  // the element's number, its input's, and that of what it is multiplied by
       for (std::size_t i = 0; i < y.value.size(); ++i) take(i, i / size * (size + gate) + i % size);
     };
     for_each([&](std::size_t i, std::size_t in) {
-      const double value = tape_.rounded(ops::reference::activate(up.value[in], kind));
-      y.value[i] = tape_.rounded(value * (gate > 0 ? up.value[in + gate] : 1));
+      const double value = tape_.rounded(ops::reference::activate(up.value[in + first], kind));
+      y.value[i] = tape_.rounded(value * (gate > 0 ? up.value[in + gate - first] : 1));
     });
     tape_.then(y, [=, &up, &y] {
       for_each([&](std::size_t i, std::size_t in) {
-        up.slope[in] += y.slope[i] * ops::reference::slope(up.value[in], kind) * (gate > 0 ? up.value[in + gate] : 1);
-        if (gate > 0) up.slope[in + gate] += y.slope[i] * ops::reference::activate(up.value[in], kind);
+        const double times = gate > 0 ? up.value[in + gate - first] : 1, value = up.value[in + first];
+        up.slope[in + first] += y.slope[i] * ops::reference::slope(value, kind) * times;
+        if (gate > 0) up.slope[in + gate - first] += y.slope[i] * ops::reference::activate(value, kind);
       });
     });
     return y;

@@ -31,11 +31,16 @@ struct OnlyPart {
 
 /// Wrong ways to compute a step which are no other model, batch or share of a token. The defaults are right.
 struct Ways {
-  std::int64_t sees_ahead = 0;         ///< positions that each sees behind its own; -1: not even its own
-  bool neighbours_rotated = false;     ///< rotary pairs are neighbours, in place of halves of a head
-  bool kv_heads_in_turn = false;       ///< query head h reads key/value head h % K, in place of h / (H / K)
-  double score_factor = 1;             ///< of the attention's scores
-  std::int64_t padded_vocabulary = 0;  ///< the softmax has this many logits, the further ones 0
+  std::int64_t sees_ahead = 0;      ///< positions that each sees behind its own; -1: not even its own
+  bool neighbours_rotated = false;  ///< rotary pairs are neighbours, in place of halves of a head
+  std::int64_t kv_turns = 0;        ///< in each of this many parts of the heads, query head h reads h % K, not h / (H / K)
+  std::int64_t qkv_groups = 1;      ///< the fused rows are read as this many groups, each of queries, keys and values
+  bool gate_swapped = false;        ///< the activation is taken of what the gate should multiply
+  std::vector<std::int64_t> query_slots = {}, key_slots = {};  ///< where the mask has each position; empty: in order
+  std::vector<std::int64_t> key_parts = {};                    ///< keys get gradients of queries in the same part; empty: of all
+  std::vector<bool> own_positions = {};                        ///< that parameters' gradients add up; empty: all
+  double score_factor = 1;                                     ///< of the attention's scores
+  std::int64_t padded_vocabulary = 0;                          ///< the softmax has this many logits, the further ones 0
   // Sums over tensor ranks, behind which a bias is added: forward, and backward where column-parallel products come from.
   OnlyPart out_sum = {}, in_sum = {};
   double out_times = 1, out_slope_times = 1, in_slope_times = 1, out_bias_times = 1;

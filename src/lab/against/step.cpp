@@ -239,11 +239,13 @@ void Step::find_previous_weights() {
   const Facts& facts = dump_.facts;
   if (facts.step < 2 || !missing_facts(facts).empty()) return;
   auto previous = std::make_shared<std::vector<Values>>(*right_.question.weights);
+  std::map<std::string, Values> gradients;
   for (const auto& [name, parameter] : names_->parameters()) {
     const auto mean = slot("slot_before", "exp_avg", name), square = slot("slot_before", "exp_avg_sq", name);
     if (!mean || !square) return;
     const double rate = facts.previous_learning_rate < 0 ? facts.learning_rate : facts.previous_learning_rate;
-    const double decay = parameter.decays || facts.decay == "all" ? rate * facts.weight_decay : 0;
+    const bool decays = (parameter.decays || facts.decay == "all") && !facts.decay_in_gradient;
+    const double decay = decays ? rate * facts.weight_decay : 0;
     const double first = 1 - std::pow(facts.beta1, facts.step - 1), second = 1 - std::pow(facts.beta2, facts.step - 1);
     Values weights = before(parameter);
     for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -251,8 +253,11 @@ void Step::find_previous_weights() {
       weights[i] = (weights[i] + (size > 0 ? rate * (*mean)[i] / first / size : 0)) / (1 - decay);
     }
     parameter.put(weights, (*previous)[parameter.index]);
+    for (const double value : *mean) gradients[name].push_back(value / (1 - facts.beta1));
   }
   right_.previous_weights = previous;
+  if (facts.step == 2 && !(facts.decay_in_gradient && facts.weight_decay > 0))  // the first moments are that of one step
+    right_.previous_gradients = std::make_shared<const std::map<std::string, Values>>(std::move(gradients));
 }
 
 Evaluated Step::evaluate(const Case& changed, bool walks) const {
@@ -268,9 +273,9 @@ Values Step::at_piece(const PieceOf& of, const Values& whole) const {
 
 double Step::excess(const PieceOf& of, const Evaluated& evaluated) const {
   const Values& tolerance = evaluated.tolerances[of.item];
-  const double first = excess(of, evaluated.values[of.item], tolerance, evaluated.growth);
-  if (first <= 1 || evaluated.others[of.item].empty()) return first;
-  return std::min(first, excess(of, evaluated.others[of.item], tolerance, evaluated.growth));
+  double least = excess(of, evaluated.values[of.item], tolerance, evaluated.growth);
+  for (const Values& other : evaluated.others[of.item]) least = std::min(least, excess(of, other, tolerance, evaluated.growth));
+  return least;
 }
 
 double Step::excess(const PieceOf& of, const Values& values, const Values& tolerance, double growth) const {

@@ -33,9 +33,9 @@ struct Item {
 /// A case's answer for each item.
 struct Evaluated {
   std::vector<Values> values;
-  std::vector<Values> others;      ///< that are as right; empty: there are none
-  std::vector<Values> tolerances;  ///< element by element, behind the gradients; empty: by the item's bound
-  double growth = 1;               ///< of all gradients together, against the right ones
+  std::vector<std::vector<Values>> others;  ///< that are as right
+  std::vector<Values> tolerances;           ///< element by element, behind the gradients; empty: by the item's bound
+  double growth = 1;                        ///< of all gradients together, against the right ones
 };
 
 /// One file's part of an item.

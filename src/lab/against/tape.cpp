@@ -57,14 +57,17 @@ Node& Tape::product(Node& x, Node& w, Node* bias, const Product& how, std::funct
   const std::size_t in = x.value.size() / rows_, out = w.value.size() / in;
   Node& y = make(Values(rows_ * out));
   add_product(y.value, x.value, false, in, transposed(w.value, in));
-  for (std::size_t i = 0; i < y.value.size() && bias != nullptr; ++i) y.value[i] += bias->value[i % out] * how.bias_times;
+  for (std::size_t i = 0; i < y.value.size(); ++i)
+    y.value[i] = y.value[i] * how.value_times + (bias == nullptr ? 0 : bias->value[i % out] * how.bias_times);
   round(y.value);
   then(y, [=, this, &x, &w, &y, change = std::move(change)] {
     Values slope(w.slope.size()), x_slope(x.slope.size());
     Values& sums = how.weight_slope_times == 1 ? w.slope : slope;
-    add_product(sums, y.slope, true, rows_, x.value);
+    Values own = y.slope;
+    for (std::size_t i = 0; i < own.size(); ++i) own[i] = keeps(i / out) ? own[i] : 0;
+    add_product(sums, own, true, rows_, x.value);
     for (std::size_t i = 0; i < slope.size() && &sums == &slope; ++i) w.slope[i] += slope[i] * how.weight_slope_times;
-    for (std::size_t i = 0; i < y.slope.size() && bias != nullptr && how.bias_slope; ++i) add(bias->slope[i % out], y.slope[i]);
+    for (std::size_t i = 0; i < y.slope.size() && bias != nullptr && how.bias_slope; ++i) add(bias->slope[i % out], own[i]);
     if (change) change(y.slope);
     add_product(x_slope, y.slope, false, out, w.value);
     for (std::size_t i = 0; i < x_slope.size(); ++i) x.slope[i] += x_slope[i] * how.slope_times;

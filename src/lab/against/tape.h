@@ -36,12 +36,16 @@ class Tape {
   void back();
 
   struct Product {
-    double bias_times = 1, slope_times = 1, weight_slope_times = 1;
+    double value_times = 1, bias_times = 1, slope_times = 1, weight_slope_times = 1;
     bool bias_slope = true;
   };
   /// x [rows, in] times the transpose of w [out, in], plus a bias that may be null. `change` gets the slopes between those of w
   /// and of x.
   Node& product(Node& x, Node& w, Node* bias, const Product& how, std::function<void(Values&)> change = {});
+
+  /// Rows whose slopes parameters add up; empty: all.
+  void keep_rows(std::vector<bool> rows) { kept_ = std::move(rows); }
+  bool keeps(std::size_t row) const { return kept_.empty() || kept_[row]; }
 
   double rounded(double value);
   void round(Values& values);
@@ -56,6 +60,7 @@ class Tape {
   std::size_t rows_;
   const Rounding* rounding_;
   std::uint64_t state_;
+  std::vector<bool> kept_;
   std::deque<Node> nodes_;
   std::vector<std::pair<Node*, std::function<void()>>> steps_;
 };

@@ -9,6 +9,10 @@
 namespace lockstep::lab::against {
 namespace {
 
+bool decays_in_gradient(const Facts& facts, const UpdateWays& ways) {
+  return facts.decay_in_gradient != (ways.decay == Decay::other_rule);
+}
+
 /// What the moments make of a weight.
 class Rule {
  public:
@@ -16,7 +20,7 @@ class Rule {
     const double number = facts.step + ways.correction_shift;
     if (ways.corrected && number > 0) first_ = 1 - std::pow(facts.beta1, number), second_ = 1 - std::pow(facts.beta2, number);
     rate_ = facts.learning_rate * ways.rate_times;
-    const bool decoupled = decays && ways.decay != Decay::in_gradient;
+    const bool decoupled = decays && !decays_in_gradient(facts, ways);
     decay_ = decoupled ? facts.weight_decay * (ways.decay == Decay::without_rate ? 1 : rate_) : 0;
   }
   void operator()(double& weight, double mean, double square) const {
@@ -55,7 +59,7 @@ After update(const Before& before, const Facts& facts, const UpdateWays& ways, d
   for (int time = 0; time < ways.times; ++time) {
     for (std::size_t i = 0; i < after.weights.size(); ++i) {
       double gradient = before.gradient[i] * factor;
-      if (decay && ways.decay == Decay::in_gradient) gradient += facts.weight_decay * after.weights[i];
+      if (decay && decays_in_gradient(facts, ways)) gradient += facts.weight_decay * after.weights[i];
       after.exp_avg[i] = facts.beta1 * after.exp_avg[i] + (1 - facts.beta1) * gradient;
       after.exp_avg_sq[i] = facts.beta2 * after.exp_avg_sq[i] + (1 - facts.beta2) * gradient * gradient;
       apply(after.weights[i], after.exp_avg[i], after.exp_avg_sq[i]);

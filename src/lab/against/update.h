@@ -1,6 +1,6 @@
 #pragma once
 
-// AdamW's step in double, from gradients to weights, and the wrong ways to make it.
+// Adam's and AdamW's step in double, from gradients to weights, and the wrong ways to make it.
 
 #include <cstdint>
 
@@ -8,12 +8,13 @@
 
 namespace lockstep::lab::against {
 
-enum class Clip : std::uint8_t { right, none, by_tensor, by_part, before_unscaling, copies_counted };
-enum class Decay : std::uint8_t { as_told, all, none, in_gradient, without_rate };
+enum class Clip : std::uint8_t { right, none, by_tensor, by_part, by_tensor_rank, before_unscaling, copies_counted };
+/// other_rule: Adam's for AdamW's, or the other way round.
+enum class Decay : std::uint8_t { as_told, all, none, other_rule, without_rate };
 
 struct UpdateWays {
   Clip clip = Clip::right;
-  OnlyPart part;  ///< of each tensor's rows: what Clip::by_part takes the norm of
+  OnlyPart part;  ///< of each tensor's rows, or the tensor rank: what Clip::by_part and by_tensor_rank take the norm of
   Decay decay = Decay::as_told;
   bool corrected = true;        ///< the moments, for their start at zero
   double correction_shift = 0;  ///< of the update's number in it

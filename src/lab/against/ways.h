@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,7 +21,10 @@ struct Case {
   Facts facts;
   UpdateWays update = {};
   std::shared_ptr<const std::vector<Values>> previous_weights = {};  ///< before the step before, where they can be known
-  double gradient_ratio = 1, rate_ratio = 1;                         ///< of the first wrong ones in the dump to the right ones
+  /// By parameter, where they can be known; the step's gradients are these times `previous_share`, and its own.
+  std::shared_ptr<const std::map<std::string, Values>> previous_gradients = {};
+  double own_share = 1, previous_share = 0;
+  double gradient_ratio = 1, rate_ratio = 1;  ///< of the first wrong ones in the dump to the right ones
 };
 
 /// What a wrong way changes first. forward: activations and loss; what ranks that differ make of gradients then is left open.
@@ -37,6 +41,7 @@ struct Way {
 };
 
 const std::vector<Way>& all_ways();
+std::vector<Way> model_ways();
 /// Those of the update.
 std::vector<Way> update_ways();
 

@@ -1,0 +1,189 @@
+// Wrong ways to compute a model's pass, of one rank or of several.
+
+#include <array>
+#include <map>
+
+#include "lab/against/way_parts.h"
+
+namespace lockstep::lab::against {
+namespace {
+
+bool has_documents(const Case& c) {
+  return std::ranges::count(c.question.batch.documents, 0) < std::ssize(c.question.batch.tokens);
+}
+// Rotary positions are relative: where they begin changes nothing.
+bool learned(const Case& c) { return c.question.config.position == arch::PositionKind::learned; }
+template <class Position>
+void place(Case& c, const Position& position) {
+  Batch& batch = c.question.batch;
+  for (std::int64_t i = 0; i < std::ssize(batch.positions); ++i) batch.positions[at(i)] = position(i % batch.columns);
+}
+/// By position: its place in its cp rank's part, or in all parts one behind the other.
+std::vector<std::int64_t> slots_of(const Case& c, bool zigzag, bool in_part) {
+  std::vector<std::int64_t> slots;
+  std::map<std::int64_t, std::int64_t> counts;
+  for (std::int64_t t = 0; t < c.question.batch.columns; ++t) {
+    const std::int64_t rank = context_rank(c, t, zigzag);
+    slots.push_back(counts[rank]++ + (in_part ? 0 : 2 * chunk(c) * rank));
+  }
+  return slots;
+}
+
+List dividing_heads(const Case& c, List parts) {
+  std::erase_if(parts, [&](double n) { return c.question.config.kv_heads % static_cast<std::int64_t>(n) != 0; });
+  return parts;
+}
+
+std::string activation_name(double value) {
+  constexpr std::array<std::string_view, 5> names{"none", "GELU (erf)", "GELU (tanh)", "ReLU", "SiLU"};
+  return std::string(names.at(static_cast<std::size_t>(value)));
+}
+
+List padded_sizes(const Case& c) {
+  const auto size = static_cast<double>(c.question.config.vocabulary);
+  if (c.facts.padded_vocabulary > size) return {c.facts.padded_vocabulary};
+  List list;
+  for (const double unit : {8.0, 64.0, 128.0, 128.0 * c.facts.tp, 256.0}) list.push_back(std::ceil(size / unit) * unit);
+  std::ranges::sort(list);
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+  return others(list, size);
+}
+
+std::vector<Way> attention_ways() {
+  return {
+      {"sees-next", "the causal mask is off by one: each position sees the next", once,
+       [](Case& c, double) { c.question.ways.sees_ahead = 1; }},
+      {"sees-not-itself", "the causal mask is off by one: no position sees itself", once,
+       [](Case& c, double) { c.question.ways.sees_ahead = -1; }},
+      {"no-mask", "there is no causal mask: each position sees all", once,
+       [](Case& c, double) { c.question.ways.sees_ahead = c.question.batch.columns; }},
+      {"documents-leak", "documents of one sample see each other", [](const Case& c) { return when(has_documents(c)); },
+       [](Case& c, double) { std::ranges::fill(c.question.batch.documents, 0); }},
+      {"own-context", "each cp rank attends to its own positions alone ({})", in_either_order,
+       [](Case& c, double zigzag) {
+         Batch& batch = c.question.batch;
+         for (std::int64_t i = 0; i < std::ssize(batch.documents); ++i)
+           batch.documents[at(i)] = batch.documents[at(i)] * batch.columns + context_rank(c, i % batch.columns, zigzag != 0);
+       },
+       order_name},
+      {"scores-not-scaled", "the attention's scores are not divided by the root of the head's size", once,
+       [](Case& c, double) { c.question.ways.score_factor = std::sqrt(static_cast<double>(c.question.config.head_size)); }},
+      {"scores-by-width", "the attention's scores are divided by the root of the model's width", once,
+       [](Case& c, double) {
+         const arch::ModelConfig& config = c.question.config;
+         c.question.ways.score_factor = std::sqrt(static_cast<double>(config.head_size) / static_cast<double>(config.width));
+       }},
+      {"kv-heads-in-turn", "query heads take key/value heads in turn, not in groups",
+       [](const Case& c) { return dividing_heads(c, {1, c.facts.tp}); },
+       [](Case& c, double parts) { c.question.ways.kv_turns = static_cast<std::int64_t>(parts); }},
+      {"qkv-order", "the fused rows, all queries, all keys, all values, are read as {} groups that have each",
+       [](const Case& c) { return dividing_heads(c, {c.facts.tp, static_cast<double>(c.question.config.kv_heads)}); },
+       [](Case& c, double n) { c.question.ways.qkv_groups = static_cast<std::int64_t>(n); }},
+      {"mask-of-rank", "each cp rank's causal mask counts its own positions from 0 ({}), and keys in their order",
+       in_either_order, [](Case& c, double zigzag) { c.question.ways.query_slots = slots_of(c, zigzag != 0, true); }, order_name},
+      {"keys-in-rank-order", "the causal mask takes keys as they are gathered, rank by rank, for keys in their order", in_chunks,
+       [](Case& c, double) { c.question.ways.key_slots = slots_of(c, true, false); }},
+      {"keys-gradient-of-part", "keys and values lack the gradients that other cp ranks' queries give them ({})", in_either_order,
+       [](Case& c, double zigzag) {
+         for (std::int64_t t = 0; t < c.question.batch.columns; ++t)
+           c.question.ways.key_parts.push_back(context_rank(c, t, zigzag != 0));
+       },
+       order_name},
+  };
+}
+
+std::vector<Way> position_ways() {
+  return {
+      {"positions-of-rank", "each cp rank counts positions from 0 ({})", in_either_order,
+       [](Case& c, double zigzag) {
+         place(c, [&c, zigzag, size = chunk(c)](std::int64_t t) {
+           return zigzag == 0 ? t % (2 * size) : t % size + (2 * t < c.question.batch.columns ? 0 : size);
+         });
+       },
+       order_name},
+      {"halves-swapped", "the two chunks of each cp rank have each other's positions", in_chunks,
+       [](Case& c, double) {
+         place(c, [&c, size = chunk(c)](std::int64_t t) { return c.question.batch.columns - (t / size + 1) * size + t % size; });
+       }},
+      {"positions-in-order", "positions are those of parts in order, tokens are a chunk from each end", in_chunks,
+       [](Case& c, double) {
+         place(c, [&c, size = chunk(c)](std::int64_t t) {
+           return context_rank(c, t, true) * 2 * size + (2 * t < c.question.batch.columns ? 0 : size) + t % size;
+         });
+       }},
+      {"positions-from-1", "positions are counted from 1",
+       [](const Case& c) {
+         return when(learned(c) && std::ranges::max(c.question.batch.positions) + 1 < c.question.config.block_size);
+       },
+       [](Case& c, double) {
+         for (std::int64_t& position : c.question.batch.positions) ++position;
+       }},
+      {"positions-not-restarted", "positions are not counted from each document's start",
+       [](const Case& c) { return when(learned(c) && has_documents(c)); },
+       [](Case& c, double) { place(c, [](std::int64_t t) { return t; }); }},
+      {"rotary-base", "the rotary base is {}",
+       [](const Case& c) {
+         const bool rotary = c.question.config.position == arch::PositionKind::rope;
+         return when(rotary, others({1e4, 5e5, 1e6}, c.question.config.rope.theta));
+       },
+       [](Case& c, double theta) { c.question.config.rope.theta = theta; }},
+      {"rotary-scaling", "the scaling of rotary angles is left out",
+       [](const Case& c) { return when(c.question.config.rope.scaling != arch::RopeScaling::none); },
+       [](Case& c, double) { c.question.config.rope.scaling = arch::RopeScaling::none; }},
+      {"rotary-order", "rotary pairs are neighbouring features, but the weights are for halves of a head",
+       [](const Case& c) { return when(c.question.config.position == arch::PositionKind::rope); },
+       [](Case& c, double) { c.question.ways.neighbours_rotated = true; }},
+  };
+}
+
+/// The rest of the model, and sums over tensor ranks.
+std::vector<Way> other_ways() {
+  const auto tied = [](const Case& c) { return when(c.question.config.tied); };
+  return {
+      {"gate-swapped", "the activation is taken of the up projection, and the gate multiplies it",
+       [](const Case& c) { return when(c.question.config.gated); }, [](Case& c, double) { c.question.ways.gate_swapped = true; }},
+      {"norm-epsilon", "the norm's epsilon is {}",
+       [](const Case& c) { return others({1e-5, 1e-6, 1e-8, 1e-12}, static_cast<double>(c.question.config.norm_eps)); },
+       [](Case& c, double eps) { c.question.config.norm_eps = static_cast<float>(eps); }},
+      {"activation", "the activation is {}",
+       [](const Case& c) { return others({1, 2, 3, 4}, static_cast<double>(c.question.config.activation)); },
+       [](Case& c, double kind) { c.question.config.activation = static_cast<arch::ActivationKind>(kind); }, activation_name},
+      {"padded-softmax", "the softmax goes over a vocabulary padded to {} tokens", padded_sizes,
+       [](Case& c, double size) { c.question.ways.padded_vocabulary = static_cast<std::int64_t>(size); }},
+      {"tied-head-only", "the tied table's gradient has the head's part alone", tied,
+       [](Case& c, double) { c.question.ways.table_share = 0; }},
+      {"tied-table-only", "the tied table's gradient has the embedding's part alone", tied,
+       [](Case& c, double) { c.question.ways.head_share = 0; }},
+      {"tied-twice", "the tied table's gradient is added twice: by both stages that hold it", tied,
+       [](Case& c, double) { c.question.ways.head_share = c.question.ways.table_share = 2; }},
+      {"stale-weights", "the pass used the weights of the step before",
+       [](const Case& c) { return when(c.previous_weights != nullptr); },
+       [](Case& c, double) { c.question.weights = c.previous_weights; }},
+      {"bias-times-tp", "biases behind sums over tensor ranks are added {} times, once by each rank", size_of(&Facts::tp),
+       [](Case& c, double n) { c.question.ways.out_bias_times = n; }},
+      by_rank(
+          tp, "tp-sum-missing", "the sum over tensor ranks is missing: this is the part of tp rank {} alone",
+          [](Case& c, double r) { c.question.ways.out_sum = tensor_part(c, r); }, Scope::forward),
+      {"tp-sum-twice", "sums over tensor ranks are made twice: they are {} times too large", size_of(&Facts::tp),
+       [](Case& c, double n) { c.question.ways.out_times = n; }},
+      {"tp-sum-twice-and-back", "sums over tensor ranks are made twice, also in the backward pass: they are {} times too large",
+       size_of(&Facts::tp), [](Case& c, double n) { c.question.ways.out_times = c.question.ways.out_slope_times = n; }},
+      by_rank(tp, "tp-gradient-sum-missing",
+              "the backward pass lacks the sum over tensor ranks: this is the part of tp rank {} alone",
+              [](Case& c, double r) { c.question.ways.in_sum = tensor_part(c, r); }),
+      {"tp-gradient-sum-twice", "sums over tensor ranks are made twice in the backward pass: they are {} times too large",
+       size_of(&Facts::tp), [](Case& c, double n) { c.question.ways.in_slope_times = n; }},
+      by_rank(tp, "norm-gradients-of-part", "gradients of norms and output biases have the positions of tp rank {} alone",
+              [](Case& c, double r) { c.question.ways.norm_positions = tensor_part(c, r); }),
+  };
+}
+
+}  // namespace
+
+std::vector<Way> model_ways() {
+  std::vector<Way> all = attention_ways();
+  for (const auto& more : {position_ways(), other_ways()}) all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+}  // namespace lockstep::lab::against
