@@ -30,7 +30,7 @@ namespace {
 constexpr double timeout = 4;  // comm.timeout, seconds
 constexpr double slack = 30;   // for a machine that does other things too
 
-int number_from(const char* variable, int otherwise) {
+int number_set(const char* variable, int otherwise) {
   const char* text = std::getenv(variable);
   return text != nullptr ? std::atoi(text) : otherwise;
 }
@@ -153,7 +153,7 @@ class Scenarios : public MpiCommand {
 };
 
 TEST_F(Scenarios, EndWithTheSameBitsOrNameTheRank) {
-  const int count = number_from("LOCKSTEP_SCENARIOS", 2), first = number_from("LOCKSTEP_SCENARIO_SEED", 1);
+  const int count = number_set("LOCKSTEP_SCENARIOS", 2), first = number_set("LOCKSTEP_SCENARIO_SEED", 1);
   for (int i = 0; i < count; ++i) {
     const Scenario scenario(static_cast<unsigned>(first + i));
     SCOPED_TRACE(scenario.text());
