@@ -76,7 +76,7 @@ TEST_F(TensorCommand, WhatCanonicalSumsCannotDoIsRefusedAtOnce) {
       2, {"numerics.canonical=true", "parallel.cp=2", "parallel.context=ring", "optimizer.gas=3", "numerics.products=library"},
       {"parallel.context = ring: numerics.canonical = true", "data-parallel ranks x optimizer.gas = 3",
        "numerics.products = library: the library adds"});
-  expect_refused(3, {"numerics.canonical=true", "train.backend=ps"}, {"train.backend = ps: parameter servers add up"});
+  expect_refused(3, {"numerics.canonical=true", "train.backend=ps"}, {"numerics.canonical = true: parameter servers add up"});
 }
 
 TEST_F(TensorCommand, ARunGoesOnInAnotherLayout) {
