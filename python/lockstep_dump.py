@@ -364,8 +364,9 @@ class Step:
             facts["weight_decay"] = decay
             if decay > 0 and "AdamW" not in kinds and not first.get("decoupled_weight_decay"):
                 facts["decay_in_gradient"] = True
-        for state in self.optimizer.state.values():
-            facts["step"] = int(state["step"])
+        steps = [state["step"] for state in self.optimizer.state.values() if "step" in state]
+        if steps:
+            facts["step"] = int(steps[0])
         return facts
 
     def write(self) -> None:

@@ -151,7 +151,7 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
                                                  plan, machine);
   // A sum on its way goes forward under the products beside it: in the backward pass, of weight gradients.
   const auto under = [&](double products, bool hidden) {
-    return hidden ? std::max(sums / 4, std::max(0.0, sums - products) + system.contention * std::min(sums, products)) : sums;
+    return hidden ? std::max(sums / 4, beside(sums, products, system)) : sums;
   };
   work.exchange = under(forward_products, system.hidden_sums == System::HiddenSums::all) + context.forward;
   work.exchange_backward = under(weight_products, system.hidden_sums != System::HiddenSums::none) + context.backward;

@@ -168,34 +168,37 @@ class Enumerator {
   }
 
   void places() {
-    layout::ParallelPlan& plan = candidate_.plan;
-    const int replicas = plan.dp * plan.cp;
+    const int replicas = candidate_.plan.dp * candidate_.plan.cp;
     for (int zero = 0; zero <= (replicas == 1 ? 0 : 3); ++zero) {
-      for (const layout::CutOver over : {layout::CutOver::all, layout::CutOver::host}) {
-        if (over == layout::CutOver::host && (zero < 3 || !divides_nodes())) continue;
-        for (const layout::Tier optimizer : {layout::Tier::device, layout::Tier::host, layout::Tier::disk}) {
-          for (const layout::Tier weights : {layout::Tier::device, layout::Tier::host, layout::Tier::disk}) {
-            if (!has(optimizer) || !has(weights)) continue;
-            const bool passes = zero == 3 || replicas == 1;  // weights elsewhere belong to one rank each
-            if (weights != layout::Tier::device && (!passes || optimizer != weights)) continue;
-            plan.parameters = plan.gradients = plan.optimizer = {};
-            layout::set_zero_level(plan, zero, over);
-            plan.optimizer.tier = optimizer;
-            plan.parameters.tier = weights;
-            reductions(zero >= 2);
-          }
-        }
+      tiers(zero, layout::CutOver::all);
+      if (zero == 3 && divides_nodes()) tiers(zero, layout::CutOver::host);
+    }
+  }
+  /// Where the state of a ZeRO level lies.
+  void tiers(int zero, layout::CutOver over) {
+    layout::ParallelPlan& plan = candidate_.plan;
+    const bool passes = zero == 3 || plan.dp * plan.cp == 1;  // weights elsewhere belong to one rank each
+    for (const layout::Tier optimizer : {layout::Tier::device, layout::Tier::host, layout::Tier::disk}) {
+      for (const layout::Tier weights : {layout::Tier::device, layout::Tier::host, layout::Tier::disk}) {
+        if (!has(optimizer) || !has(weights)) continue;
+        if (weights != layout::Tier::device && (!passes || optimizer != weights)) continue;
+        plan.parameters = plan.gradients = plan.optimizer = {};
+        layout::set_zero_level(plan, zero, over);
+        plan.optimizer.tier = optimizer;
+        plan.parameters.tier = weights;
+        reductions(zero >= 2);
       }
     }
   }
   /// When cut gradients are reduced: other systems do as they do, this program may do so in every micro-batch (other bits).
   void reductions(bool cut) {
     layout::ParallelPlan& plan = candidate_.plan;
-    const bool own = is_own(work_.system), several = cut && plan.microbatches > 1;
+    const bool own = is_own(work_.system);
+    const bool each = cut && (own ? plan.microbatches > 1 : work_.system.reduces_microbatches);
     plan.reduce = layout::ReduceEvery::step;
-    if (own || !work_.system.reduces_microbatches || !cut) tiles();
+    if (own || !each) tiles();
     plan.reduce = layout::ReduceEvery::microbatch;
-    if (own ? several : cut && work_.system.reduces_microbatches) tiles();
+    if (each) tiles();
   }
   /// Whether ranks share out inside a node otherwise than over all: with several nodes, each with some of them. Only weights are
   /// worth it, which every pass gathers: below ZeRO-3 it sums gradients for all where their parts would do, which takes longer

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
+#include <utility>
 
 #include "planner/peaks.h"
 
@@ -30,7 +32,7 @@ struct Sizes {
 constexpr std::array<Sizes, 12> sizes{{{"a100", 80, 2000, 300, 25, 0.869, 0.6, 108, 1000, 31},
                                        {"a100-40gb", 40, 1555, 300, 25, 0.869, 0.6, 108, 1000, 31},
                                        {"h100", 80, 3350, 450, 50, 0.803, 0.33, 132, 2000, 63},
-                                       // Of 96 GB, held to 500 W in place of 700: clocks fall with the cube root of power.
+                                       // It is held to 500 W in place of 700: clocks fall with the cube root of power.
                                        {"h100-96gb", 96, 2400, 450, 50, 0.803 * 0.894, 0.33 * 0.894, 132, 2000, 63},
                                        {"h200", 141, 4800, 450, 50, 0.803, 0.33, 132, 2000, 63},
                                        {"b200", 180, 8000, 900, 50, 0.776, 0.33, 148, 2000, 63},
@@ -78,10 +80,13 @@ std::span<const Machine> machine_presets() {
 }
 
 const Machine* find_machine(std::string_view name) {
-  std::string spelled(name);  // "h100_80gb" too, as tables of others have it
+  // As tables of others have them, with lines below in place of hyphens.
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> others{
+      {{"a100-80gb", "a100"}, {"h100-80gb", "h100"}, {"h100-96gb-hbm2e-500w", "h100-96gb"}}};
+  std::string spelled(name);
   std::ranges::replace(spelled, '_', '-');
-  for (const std::string_view usual : {"a100-80gb", "h100-80gb", "h100-96gb-hbm2e-500w"})
-    if (spelled == usual) spelled = usual.substr(0, usual.starts_with("h100-96gb") ? 9 : 4);
+  for (const auto& [other, preset] : others)
+    if (spelled == other) spelled = preset;
   const auto found = std::ranges::find(machine_presets(), spelled, &Machine::name);
   return found == machine_presets().end() ? nullptr : &*found;
 }

@@ -52,21 +52,28 @@ double activation_bytes(const Work& work, const Candidate& candidate) {
   return kept + again;
 }
 
+/// Where gradients are between micro-batches, and by whom they are shared out: whole until the last one where a step reduces them
+/// once.
+layout::Placement kept_gradients(const layout::ParallelPlan& plan) {
+  layout::Placement gradients = plan.gradients;
+  if (plan.microbatches > 1 && plan.reduce == layout::ReduceEvery::step) gradients.cut = layout::CutOver::none;
+  gradients.tier = plan.optimizer.tier;
+  return gradients;
+}
+
 double state_bytes(const Work& work, const layout::ParallelPlan& plan) {
   const double parameters = first_rank(work, plan).parameters;
   const auto part = [&](const layout::Placement& placed, double bytes) {
     if (placed.tier != layout::Tier::device) return 0.0;
     return bytes * parameters / state_group(plan, placed.cut, work.machine).ranks;
   };
-  layout::Placement gradients = plan.gradients;
-  if (plan.microbatches > 1 && plan.reduce == layout::ReduceEvery::step) gradients.cut = layout::CutOver::none;
-  gradients.tier = plan.optimizer.tier;
   const bool halves = plan.parameters.tier == layout::Tier::device && plan.optimizer.tier == layout::Tier::device;
   const double moments = 8, masters = is_f32(work) ? 0 : halves ? 2 : 4;
-  return part(plan.parameters, work.system.element_bytes) + part(gradients, 4) + part(plan.optimizer, moments + masters);
+  return part(plan.parameters, work.system.element_bytes) + part(kept_gradients(plan), 4) +
+         part(plan.optimizer, moments + masters);
 }
 
-/// Of a system that is not this program: what it keeps of a block.
+/// What another system than this program keeps of a block.
 double kept_of_system(const Work& work, const Candidate& candidate, layout::Recompute::Kind kind) {
   const layout::ParallelPlan& plan = candidate.plan;
   const arch::ModelConfig& model = work.model;
@@ -84,7 +91,8 @@ double kept_of_system(const Work& work, const Candidate& candidate, layout::Reco
   return element * rows * (kept.outside * width + inside / ranks) + scores / ranks;
 }
 
-/// Of a system that is not this program: state, what it gathers, what blocks keep, and the loss or the block that is run again.
+/// Memory of another system than this program: state, what it gathers, what blocks keep, and the loss or the block that is run
+/// again.
 double system_bytes(const Work& work, const Candidate& candidate) {
   using Kind = layout::Recompute::Kind;
   const layout::ParallelPlan& plan = candidate.plan;
@@ -93,9 +101,7 @@ double system_bytes(const Work& work, const Candidate& candidate) {
   const auto share = [&](const layout::Placement& placed) {
     return placed.tier == layout::Tier::device ? parameters / state_group(plan, placed.cut, work.machine).ranks : 0;
   };
-  layout::Placement gradients = plan.gradients;
-  if (plan.microbatches > 1 && plan.reduce == layout::ReduceEvery::step) gradients.cut = layout::CutOver::none;
-  gradients.tier = plan.optimizer.tier;
+  const layout::Placement gradients = kept_gradients(plan);
   const bool cut = plan.parameters.cut != layout::CutOver::none;
   double bytes = system.master_bytes * share(plan.optimizer) + 4 * share(gradients);
   if (!cut || !system.master_is_weight) bytes += system.element_bytes * share(plan.parameters);

@@ -21,7 +21,7 @@ DeclaredMemory placed(Ledger ledger, std::int64_t elsewhere);
 /// What train/memory/rank_memory declares, with AdamW, for bf16 weights on fp32 master copies.
 DeclaredMemory declared_memory(const Work& work, const Candidate& candidate, const layout::Coordinates& at);
 
-/// Of the device of the rank that takes most: the first or the last stage's. Of a system that is not this program, by formula.
+/// Memory of the device of the rank that takes most: the first or the last stage's. Another system's is told by formula.
 struct DeviceMemory {
   std::int64_t bytes = 0;
   std::int64_t host_bytes = 0;  ///< that it keeps in the host's memory
@@ -29,7 +29,7 @@ struct DeviceMemory {
 };
 DeviceMemory device_memory(const Work& work, const Candidate& candidate);
 
-/// Of a system that is not this program, what its blocks keep, of the first rank of a pipeline.
+/// What all blocks of a pipeline's first rank keep in another system than this program.
 double block_bytes(const Work& work, const Candidate& candidate);
 
 /// About the same, in a microsecond: what may be left out without asking device_memory().

@@ -41,7 +41,7 @@ struct Transfers {
   }
 };
 
-/// Of a rank's blocks, and what is beside them, the hops of a ring that nothing hides.
+/// The hops of a ring, for all blocks of a rank and what is beside them, which nothing hides.
 double bare_seconds(const Work& work, const layout::ParallelPlan& plan, const Group& group) {
   return work.system.hop_seconds * (group.ranks - 1) * (static_cast<double>(work.model.layers) / plan.pp + 1);
 }
@@ -67,7 +67,7 @@ bool reduces_microbatches(const layout::ParallelPlan& plan) {
 struct Reduction {
   double seconds, bare;
 };
-/// Of the gradients of all stages of a rank. Where several ranks need the same part of a sum, all get all of it.
+/// Sums the gradients of all stages of a rank. Where several ranks need the same part of a sum, all get all of it.
 Reduction gradient_reduction(const Work& work, const layout::ParallelPlan& plan) {
   const Group replicas = replica_group(plan, work.machine), parts = state_group(plan, plan.optimizer.cut, work.machine);
   const bool scattered = plan.optimizer.cut != layout::CutOver::none && parts.ranks == replicas.ranks;
@@ -76,7 +76,7 @@ Reduction gradient_reduction(const Work& work, const layout::ParallelPlan& plan)
           bare_seconds(work, plan, replicas)};
 }
 
-/// Of the weights, and of gradients that every micro-batch reduces.
+/// The transfers of weights, and of gradients that every micro-batch reduces.
 Transfers state_transfers(const Work& work, const layout::ParallelPlan& plan) {
   const Transfers weights = weight_transfers(work, plan);
   if (!reduces_microbatches(plan)) return weights;
@@ -106,11 +106,6 @@ double message_seconds(const Work& work, const Candidate& candidate) {
            gather_seconds(bytes, tensor_group(plan, work.machine), work.machine);
   }
   return send_seconds(plan.sequence ? bytes / plan.tp : bytes, pipeline.inside, work.machine);
-}
-
-/// What `seconds` of transfers add to `computing` that goes on meanwhile.
-double beside(double seconds, double computing, const System& system) {
-  return std::max(0.0, seconds - computing) + system.contention * std::min(seconds, computing);
 }
 
 /// A rank's seconds of a micro-batch, and what of its time is what.

@@ -52,6 +52,12 @@ struct System {
     double outside, queries, keys, ffn;
   } kept{4, 2, 2, 2}, kept_selective{4, 2, 2, 2};
   double kept_logit = 16;
+  /// Layouts that it has, where it is not this program: tensor and context parallelism, pipelines, offloaded state, selective
+  /// recomputation, and ZeRO from one level to another.
+  struct Layouts {
+    bool divides, pipelines, offloads, selects;
+    int least_zero, most_zero;
+  } layouts{true, true, true, true, 0, 3};
   double master_bytes = 12;      ///< of a parameter where the optimizer is: fp32 copy and moments
   bool master_is_weight = true;  ///< with ZeRO-3 a rank's part of the weights is that copy, and weights are cast as they go
 
@@ -63,9 +69,17 @@ struct System {
   double hop_seconds = 0;     ///< of each rank in a ring of a block's weights or gradients, that nothing hides
 };
 
-/// This program, in bf16, and with weights and activations of f32. It has not run on GPUs.
+/// The seconds that `transfers` add to seconds of `computing` that goes on meanwhile.
+double beside(double transfers, double computing, const System& system);
+
+/// This program, in bf16. It has not run on GPUs.
 inline constexpr System own_system{};
-inline constexpr System own_f32_system{.element_bytes = 4};
+/// The system with weights and activations of f32.
+constexpr System in_f32(System system) {
+  system.element_bytes = 4;
+  return system;
+}
+inline constexpr System own_f32_system = in_f32(own_system);
 /// Megatron-LM as the papers of 2021 and 2022 measured it. The passes: two norms, sums, dropout and its mask, the activation.
 inline constexpr System megatron{.name = "megatron",
                                  .tiled_attention = false,
@@ -84,6 +98,7 @@ inline constexpr System megatron{.name = "megatron",
                                  .kept = {5, 2, 2, 2},
                                  .kept_selective = {5, 2, 2, 2},
                                  .kept_logit = 8,
+                                 .layouts = {true, true, false, true, 0, 1},
                                  .master_is_weight = false};
 /// The DeepSpeed of that time.
 inline constexpr System deepspeed = [] {
@@ -92,6 +107,7 @@ inline constexpr System deepspeed = [] {
   system.hides_reductions = true;
   system.hidden_sums = System::HiddenSums::backward;
   system.reduces_microbatches = true;
+  system.layouts = {false, false, true, false, 0, 3};
   return system;
 }();
 /// PyTorch's FSDP without a compiler: norms, residual sums, activations and the steps of the loss are kernels of their own, and
@@ -107,6 +123,7 @@ inline constexpr System fsdp{.name = "fsdp",
                              .hidden_sums = System::HiddenSums::none,
                              .reduces_microbatches = true,
                              .joins_links = true,
+                             .layouts = {false, false, false, false, 0, 3},
                              .product_part = 0.955,
                              .attention_part = 0.549,
                              .memory_part = 0.486,
@@ -125,6 +142,7 @@ inline constexpr System torchtitan = [] {
   system.kept = {.outside = 3, .queries = 2, .keys = 2, .ffn = 1};
   system.kept_selective = {.outside = 2, .queries = 2, .keys = 1, .ffn = 0.5};
   system.kept_logit = 14;
+  system.layouts = {true, true, false, true, 3, 3};
   return system;
 }();
 

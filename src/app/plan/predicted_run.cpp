@@ -34,8 +34,7 @@ std::int64_t kernel_bytes(const MeasuredRun& run) {
 
 std::vector<ComparedFigure> compared_memory(const MeasuredRun& run, layout::ParallelPlan plan) {
   plan.kept = static_cast<int>(run.resources.kept_parts);
-  TextFacts text{.vocabulary = run.resources.vocabulary};
-  if (run.config.data.documents) text.document_end = 0;  // whichever it is
+  const TextFacts text = unread_text(run.config, run.resources.vocabulary);
   const train::RankMemory memory(assemble(run.config, text, std::move(plan)), {});
   const planner::DeclaredMemory declared = planner::placed(memory.ledger(kernel_bytes(run)), memory.spill.bytes());
   const auto predicted = by_kind(declared.ledger);
@@ -98,8 +97,7 @@ std::vector<ComparedFigure> compared_seconds(const StepSeconds& measured, const 
 }  // namespace
 
 planner::System system_of(const RunConfig& config, const planner::System& of) {
-  planner::System system = of;
-  if (dtype_of(config) == DType::f32) system.element_bytes = planner::own_f32_system.element_bytes;
+  planner::System system = dtype_of(config) == DType::f32 ? planner::in_f32(of) : of;
   if (!config.parallel.overlap) {
     system.hides_reductions = false;
     system.hidden_sums = planner::System::HiddenSums::none;

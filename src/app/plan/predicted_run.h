@@ -27,7 +27,7 @@ struct RunComparison {
   std::vector<ComparedFigure> seconds;
 };
 
-/// This program, as the run's settings have it.
+/// The system as the run's settings have it: its type of numbers, and whether it overlaps.
 planner::System system_of(const RunConfig& config, const planner::System& system = planner::own_system);
 
 /// `machine`: of as many ranks as the run had. Memory is what the engine declares for the layout; time is the planner's, rank 0's

@@ -43,15 +43,14 @@ Answer held_against(const std::string& file, const planner::System* system) {
                {"median", "median", "{:+.1f} %", 100},
                {"constant_10", "one HFU for all: 10 %", "{:.0f} %", 100},
                {"constant_20", "20 %", "{:.0f} %", 100}});
-  const auto add = [&](const std::string& name, const std::string& gpu, const std::vector<const planner::PublishedRow*>& rows) {
+  for (const auto& [kind, measured] : kinds) {
     std::vector<double> errors;
-    for (const planner::PublishedRow* row : rows) errors.push_back(row->error());
-    const planner::Score own = planner::score_of(std::move(errors)), constant = planner::constant_score(rows);
+    for (const planner::PublishedRow* row : measured) errors.push_back(row->error());
+    const planner::Score own = planner::score_of(std::move(errors)), constant = planner::constant_score(measured);
     const auto part = [&](std::size_t count) { return static_cast<double>(count) / static_cast<double>(own.rows); };
-    table.row({name, gpu, static_cast<std::int64_t>(own.rows), part(own.within_10), part(own.within_20), own.median,
+    table.row({kind.first, kind.second, static_cast<std::int64_t>(own.rows), part(own.within_10), part(own.within_20), own.median,
                part(constant.within_10), part(constant.within_20)});
-  };
-  for (const auto& [kind, rows] : kinds) add(kind.first, kind.second, rows);
+  }
   Answer answer;
   answer.table("kinds", table);
   Table rows({{"source"}, {"model"}, {"gpu"}, {"devices"}, {"positions"}, {"layout"}, {"measured"}, {"predicted"}, {"faster"}});

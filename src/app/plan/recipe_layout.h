@@ -16,7 +16,7 @@ planner::Candidate candidate_of(const RunConfig& config, const planner::Work& wo
 
 /// Values of --system.
 std::vector<std::string> system_names();
-/// Of a system on a machine, a line on what its times are worth; empty where nothing is to be said.
+/// A line on what a system's times on a machine are worth; empty where nothing is to be said.
 std::string caveat(const planner::Work& work);
 
 }  // namespace lockstep::app

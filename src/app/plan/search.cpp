@@ -98,9 +98,9 @@ Asked asked(const Options& options, AnswerLine& line) {
         "leave --system out");
   }
   line.check();
-  planner::System system = *planner::find_system(options.system);
-  if (options.dtype == "fp32") system.element_bytes = planner::own_f32_system.element_bytes;
-  planner::Work work(model.model(), model.config.model.block_size, machine, system);
+  const planner::System& system = *planner::find_system(options.system);
+  planner::Work work(model.model(), model.config.model.block_size, machine,
+                     options.dtype == "fp32" ? planner::in_f32(system) : system);
   return {{.work = std::move(work), .global_batch = options.batch}, std::move(model)};
 }
 

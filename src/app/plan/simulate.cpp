@@ -10,6 +10,7 @@
 #include "app/plan/predicted_run.h"
 #include "app/plan/questions.h"
 #include "app/plan/recipe_layout.h"
+#include "app/settings/run_layout.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/terminal.h"
@@ -23,8 +24,7 @@ namespace {
 
 /// As many nodes as the degrees need, the last one perhaps not whole: then one, of as many devices.
 void fit_machine(planner::Machine& machine, const RunConfig& config) {
-  const RunConfig::Parallel& parallel = config.parallel;
-  const std::int64_t ranks = parallel.dp.value_or(1) * parallel.tp * parallel.cp * parallel.pp;
+  const std::int64_t ranks = config.parallel.dp.value_or(1) * ranks_of_model(config);
   machine.devices = std::min(machine.devices, ranks);
   machine.nodes = div_up(ranks, machine.devices);
 }

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "app/folder/output_file.h"
 #include "app/settings/keys.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/shell.h"
 #include "layout/plan_fields.h"
 
@@ -87,17 +89,21 @@ std::string torchtitan_arguments(const planner::Work& work, const planner::Candi
 
 std::string deepspeed_file(const planner::Work& work, const planner::Candidate& candidate, std::int64_t batch) {
   const layout::ParallelPlan& plan = candidate.plan;
-  std::string zero = fmt::format(R"("stage": {}, "overlap_comm": true)", layout::zero_level(plan));
-  const auto offload = [&](std::string_view what, layout::Tier tier) {
-    if (tier == layout::Tier::host) zero += fmt::format(R"(, "offload_{}": {{"device": "cpu"}})", what);
-    if (tier == layout::Tier::disk) zero += fmt::format(R"(, "offload_{}": {{"device": "nvme", "nvme_path": "/nvme"}})", what);
+  Json zero = Json::Object{{"stage", layout::zero_level(plan)}, {"overlap_comm", true}};
+  const auto offload = [&](std::string_view part, layout::Tier tier) {
+    if (tier == layout::Tier::host) zero.set(fmt::format("offload_{}", part), Json::Object{{"device", "cpu"}});
+    if (tier == layout::Tier::disk)
+      zero.set(fmt::format("offload_{}", part), Json::Object{{"device", "nvme"}, {"nvme_path", "/nvme"}});
   };
   offload("optimizer", plan.optimizer.tier);
   offload("param", plan.parameters.tier);
-  return fmt::format(
-      "{{\"train_batch_size\": {},\n \"train_micro_batch_size_per_gpu\": {},\n \"gradient_accumulation_steps\": {},\n "
-      "\"bf16\": {{\"enabled\": {}}},\n \"zero_optimization\": {{{}}}}}\n",
-      batch, candidate.samples, plan.microbatches, work.system.element_bytes == 2, zero);
+  return Json(Json::Object{{"train_batch_size", batch},
+                           {"train_micro_batch_size_per_gpu", candidate.samples},
+                           {"gradient_accumulation_steps", plan.microbatches},
+                           {"bf16", Json::Object{{"enabled", work.system.element_bytes == 2}}},
+                           {"zero_optimization", std::move(zero)}})
+             .dump(1) +
+         "\n";
 }
 
 }  // namespace
@@ -113,7 +119,7 @@ std::string exported(const planner::Work& work, const planner::Candidate& candid
 
 bool is_own_winner(std::string_view head) {
   return is_own_recipe(head) || head.starts_with("--num-layers ") || head.starts_with("--training.local_batch_size ") ||
-         head.starts_with("{\"train_batch_size\": ");
+         head.starts_with("{\n \"train_batch_size\": ");
 }
 
 std::vector<std::string> settings_of(const planner::Work& work, const planner::Candidate& candidate) {

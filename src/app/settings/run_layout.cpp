@@ -32,6 +32,8 @@ std::int64_t servers_of(const RunConfig& config) { return has_servers(config) ? 
 
 std::int64_t workers_of(const RunConfig& config, std::int64_t ranks) { return ranks - servers_of(config); }
 
+std::int64_t ranks_of_model(const RunConfig& config) { return config.parallel.tp * config.parallel.cp * config.parallel.pp; }
+
 train::ServerMode server_mode(const RunConfig& config) { return config.parallel.ps.value_or(train::ServerMode::gradients); }
 
 std::vector<Problem> check_servers(const RunConfig& config) {

@@ -16,6 +16,8 @@ namespace lockstep::app {
 std::int64_t servers_of(const RunConfig& config);
 /// Ranks that train, of `ranks`.
 std::int64_t workers_of(const RunConfig& config, std::int64_t ranks);
+/// Ranks that have one copy of the model between them.
+std::int64_t ranks_of_model(const RunConfig& config);
 /// What workers exchange with parameter servers.
 train::ServerMode server_mode(const RunConfig& config);
 /// What is wrong with the settings of parameter servers, taken together.

@@ -47,6 +47,12 @@ Ledger declared_memory(const RunConfig& config, const train::EngineConfig& setti
 
 }  // namespace
 
+TextFacts unread_text(const RunConfig& config, std::int64_t vocabulary) {
+  TextFacts text{.vocabulary = vocabulary};
+  if (config.data.documents) text.document_end = 0;
+  return text;
+}
+
 train::EngineConfig assemble(const RunConfig& config, const TextFacts& text, layout::ParallelPlan plan,
                              std::optional<train::ParameterServers> servers) {
   return train::assemble(

@@ -20,6 +20,9 @@ struct TextFacts {
   std::optional<std::int32_t> document_end = {};  ///< where samples are several documents
 };
 
+/// Of a text that nobody has read yet: the end of its documents is some token.
+TextFacts unread_text(const RunConfig& config, std::int64_t vocabulary);
+
 /// The engine's configuration for these settings, on ranks that `plan` divides.
 train::EngineConfig assemble(const RunConfig& config, const TextFacts& text, layout::ParallelPlan plan,
                              std::optional<train::ParameterServers> servers = {});

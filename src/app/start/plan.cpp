@@ -53,6 +53,7 @@ std::vector<std::int64_t> agreed_split(const layout::ParallelPlan& plan, const a
   return layout::split_from(comm::lead_text(trainers, own)).value();
 }
 
+/// The plan without the table of its schedule, unchecked.
 layout::ParallelPlan laid_out(const RunConfig& config, std::int64_t trainers, int per_host, bool on_host) {
   layout::ParallelPlan plan = layout_of(config, trainers);
   place_offloaded(plan, config.memory, on_host);
@@ -111,6 +112,12 @@ std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
   const arch::ModelConfig model = model_config(config, std::numeric_limits<std::int32_t>::max());
   for (Problem& problem : layout::check(plan, arch::plan_limits(model, model.block_size), trainers))
     problems.push_back(std::move(problem));
+  return problems;
+}
+
+std::vector<Problem> check_ranks(const RunConfig& config, std::int64_t ranks) {
+  std::vector<Problem> problems = check_roles(config, ranks);
+  for (Problem& problem : check_layout(config, ranks)) problems.push_back(std::move(problem));
   return problems;
 }
 

@@ -16,12 +16,15 @@ namespace lockstep::app {
 /// Ranks that neighbours have on each host when every host has as many, by the host of each rank; 0 when not.
 int ranks_per_host(const std::vector<std::string>& hosts);
 
-/// What the settings, else the launcher, say of it; null: neither.
+/// Ranks of a host as the settings, else the launcher, say it; null: neither does.
 std::optional<int> given_ranks_per_host(const RunConfig& config);
 
 /// What is wrong with the layout of a run of `ranks` ranks, servers included, as far as it is known before the ranks meet: where
 /// model.vocab_size is null, the text has not told its vocabulary.
 std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks);
+
+/// What is wrong with a run of `ranks` ranks: their roles, and that layout.
+std::vector<Problem> check_ranks(const RunConfig& config, std::int64_t ranks);
 
 /// How `trainers` ranks, `per_host` on each host, would share them: of a plan that is shown, for no rank is asked. `on_host`:
 /// their devices' memory is the host's. Throws UserError as the next one.

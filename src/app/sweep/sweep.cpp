@@ -225,7 +225,7 @@ void print_idle(const std::vector<SweepPoint>& points, std::FILE* told) {
   }
 }
 
-/// Moves points that lack memory to those that are left out, which are named; the indices of those that will run. Throws
+/// Adds points that lack memory to those that are left out, and names all of these; the indices of those that will run. Throws
 /// UserError where none is left.
 std::vector<std::size_t> runnable(SweepPlan& plan, const Options& options) {
   std::vector<std::size_t> left;

@@ -137,11 +137,8 @@ settings::Sources sources_of(const SweepPoint& point, const SweepRequest& reques
   return sources;
 }
 
-/// Ranks that a group with a model of its own has.
-std::int64_t ranks_of_model(const RunConfig& config) { return config.parallel.tp * config.parallel.cp * config.parallel.pp; }
-
 /// Ranks of points for which nothing says them: those that their degrees ask for. Who leaves parallel.dp open gets as many as the
-/// largest of all, as far as its other degrees divide them. Problems are a matter of settle_point().
+/// largest of all, as far as its other degrees divide them. settle_recipe() tells of problems.
 void settle_ranks(std::vector<SweepPoint>& points, const SweepRequest& request) {
   std::int64_t most = 1;
   std::vector<std::optional<RunConfig>> configs;
@@ -165,22 +162,12 @@ void settle_ranks(std::vector<SweepPoint>& points, const SweepRequest& request) 
   }
 }
 
-std::vector<Problem> check_point(const RunConfig& config, std::int64_t ranks) {
-  std::vector<Problem> found = check_roles(config, ranks);
-  for (Problem& problem : check_layout(config, ranks)) found.push_back(std::move(problem));
-  return found;
-}
-
-/// The recipe of a point, and what keeps it from running here.
+/// The recipe of a point. Throws UserError for one that cannot be; returns what keeps it from running here.
 std::vector<Problem> settle_recipe(SweepPoint& point, const SweepRequest& request) {
   if (point.ranks > most_ranks) return {{fmt::format("{} ranks, more than {}", point.ranks, most_ranks), "smaller degrees"}};
   settings::Sources sources = sources_of(point, request);
   sources.ranks = point.ranks;
-  try {
-    point.recipe = settings::resolve(sources, [&](const RunConfig& config) { return check_point(config, point.ranks); }).config;
-  } catch (const UserError& error) {
-    return error.problems();
-  }
+  point.recipe = settings::resolve(sources, [&](const RunConfig& config) { return check_ranks(config, point.ranks); }).config;
   std::vector<Problem> problems = check_runnable(point.recipe);
   const std::optional<std::string>& data = point.recipe.data.dir;
   if (const std::string why = data ? io::why_no_folder(*data) : ""; !why.empty()) {
@@ -212,7 +199,7 @@ void settle_run(SweepPoint& point, const SweepRequest& request, std::int64_t ste
   point.draws_seed = settings::resolve(sources).config.train.seed != point.config.train.seed;
 }
 
-/// Moves those that cannot be to `left_out`.
+/// Moves points for which `settle` throws a UserError or returns problems to `left_out`.
 template <class Settle>
 void settle_each(SweepPlan& plan, Settle settle) {
   std::erase_if(plan.points, [&](SweepPoint& point) {

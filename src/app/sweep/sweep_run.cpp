@@ -29,8 +29,7 @@ void delete_begun(const io::Path& run_folder) {
 
 std::vector<Problem> lacking_memory(const SweepPoint& point) {
   const RunConfig& config = point.config;
-  TextFacts text{.vocabulary = known_vocabulary(config)};
-  if (config.data.documents) text.document_end = 0;  // whichever it is
+  const TextFacts text = unread_text(config, known_vocabulary(config));
   try {
     run_on_ranks(rank_options(config, point.ranks), [&](Session& session) {
       const Roles roles(config, session.world());

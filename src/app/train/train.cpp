@@ -48,12 +48,6 @@ void dry_run_of_server(const RunConfig& config, const AssembledRank& rank, const
   demand_memory({config, rank.engine, {}, session.runtime().device(), rank.memory, true}, session.world(), io::free_memory());
 }
 
-TextFacts known_text(const RunConfig& config, std::int64_t vocabulary) {
-  TextFacts text{.vocabulary = vocabulary};
-  if (config.data.documents) text.document_end = 0;  // whichever it is
-  return text;
-}
-
 void print_run(const RunConfig& config, std::int64_t vocabulary, const train::EngineConfig& settings, const Ledger& memory) {
   Log log;
   fmt::print("{}\n", to_json(config, vocabulary).dump(4));
@@ -70,7 +64,7 @@ void print_run(const RunConfig& config, std::int64_t vocabulary, const train::En
 void dry_run(const RunConfig& config, Session& session) {
   const std::int64_t vocabulary = known_vocabulary(config);
   const Roles roles(config, session.world());
-  const AssembledRank rank = assemble(config, known_text(config, vocabulary), roles, session, session.ops());
+  const AssembledRank rank = assemble(config, unread_text(config, vocabulary), roles, session, session.ops());
   const train::EngineConfig& settings = rank.engine;
   if (roles.serves()) return dry_run_of_server(config, rank, roles, session);
   if (session.lead()) {
@@ -99,10 +93,9 @@ void dry_run_elsewhere(const settings::Resolved& resolved, std::int64_t ranks) {
   std::optional<train::ParameterServers> servers;
   if (workers < ranks) servers = {.mode = server_mode(config), .count = static_cast<int>(ranks - workers)};
   const train::EngineConfig settings = assemble(
-      config, known_text(config, vocabulary),
+      config, unread_text(config, vocabulary),
       plan_of(config, model_config(config, vocabulary), workers, per_host, config.train.device != DeviceKind::cuda), servers);
-  const auto memory = std::make_unique<train::RankMemory>(settings, layout::Coordinates{});
-  print_run(config, vocabulary, settings, memory->ledger(0));
+  print_run(config, vocabulary, settings, train::RankMemory(settings, {}).ledger(0));
   if (servers) {
     print_memory("the first server", tables(train::ServerRankMemory(settings, static_cast<int>(workers), 0).ledger(0)));
   }
@@ -116,11 +109,7 @@ void dry_run_elsewhere(const settings::Resolved& resolved, std::int64_t ranks) {
 settings::Resolved resolve(const TrainWords& words, std::int64_t ranks) {
   settings::Sources sources = words.sources;
   sources.ranks = ranks;
-  return settings::resolve(sources, [&](const RunConfig& config) {
-    std::vector<Problem> problems = check_roles(config, ranks);
-    for (Problem& problem : check_layout(config, ranks)) problems.push_back(std::move(problem));
-    return problems;
-  });
+  return settings::resolve(sources, [&](const RunConfig& config) { return check_ranks(config, ranks); });
 }
 
 /// The ranks of a dry run: those of --ranks, else those that the layout's degrees make.
@@ -128,7 +117,7 @@ std::int64_t ranks_of_dry_run(const TrainWords& words) {
   if (words.ranks != 1) return words.ranks;
   try {
     const RunConfig config = settings::resolve(words.sources).config;
-    return config.parallel.dp ? layout_of(config, 1).ranks() + servers_of(config) : 1;
+    return config.parallel.dp ? *config.parallel.dp * ranks_of_model(config) + servers_of(config) : 1;
   } catch (const UserError&) {
     return 1;  // what is wrong is told when the settings are read for these ranks
   }

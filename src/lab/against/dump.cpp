@@ -49,15 +49,26 @@ struct WordKey {
 };
 constexpr std::array<WordKey, 2> word_keys{
     {{"dtype", &Facts::dtype, {"fp32", "tf32", "bf16", "fp16"}}, {"decay", &Facts::decay, {"matrices", "all"}}}};
-bool Facts::* flag_of(std::string_view key) {
-  if (key == "clipped") return &Facts::clipped;
-  return key == "decay_in_gradient" ? &Facts::decay_in_gradient : nullptr;
-}
+struct FlagKey {
+  std::string_view key;
+  bool Facts::* fact;
+};
+constexpr std::array<FlagKey, 2> flag_keys{{{"clipped", &Facts::clipped}, {"decay_in_gradient", &Facts::decay_in_gradient}}};
 /// Members that are no facts of the step.
 constexpr std::array<std::string_view, 4> other_keys{"coordinates", "slices", "model", "system"};
 
 [[noreturn]] void refuse(const std::string& what, const std::string& problem, std::string_view remedy = page) {
   throw UserError(fmt::format("{}: {}", what, problem), std::string(remedy));
+}
+
+/// All that may stand in the JSON.
+std::vector<std::string> known_keys() {
+  std::vector<std::string> keys{"betas"};
+  for (const FlagKey& one : flag_keys) keys.emplace_back(one.key);
+  for (const NumberKey& one : number_keys) keys.emplace_back(one.key);
+  for (const WordKey& one : word_keys) keys.emplace_back(one.key);
+  for (const std::string_view one : other_keys) keys.emplace_back(one);
+  return keys;
 }
 
 void read_fact(Facts& facts, const std::string& key, const Json& value, const std::string& what) {
@@ -76,9 +87,9 @@ void read_fact(Facts& facts, const std::string& key, const Json& value, const st
     const bool good = value.is_string() && !value.string().empty() && std::ranges::count(word->words, value.string()) > 0;
     must(good, fmt::format("one of {}", fmt::join(word->words, " ")));
     facts.*word->fact = value.string();
-  } else if (bool Facts::* const flag = flag_of(key); flag != nullptr) {
+  } else if (const auto flag = std::ranges::find(flag_keys, key, &FlagKey::key); flag != flag_keys.end()) {
     must(value.is_bool(), "true or false");
-    facts.*flag = value.boolean();
+    facts.*flag->fact = value.boolean();
   } else if (key == "betas") {
     const bool good = value.is_array() && value.array().size() == 2 && is_number(value.array()[0], 0, 0.9999999) &&
                       is_number(value.array()[1], 0, 0.9999999);
@@ -86,11 +97,7 @@ void read_fact(Facts& facts, const std::string& key, const Json& value, const st
     facts.beta1 = value.array()[0].number();
     facts.beta2 = value.array()[1].number();
   } else {
-    std::vector<std::string> keys{"betas", "clipped", "decay_in_gradient"};
-    for (const NumberKey& one : number_keys) keys.emplace_back(one.key);
-    for (const WordKey& one : word_keys) keys.emplace_back(one.key);
-    for (const std::string_view one : other_keys) keys.emplace_back(one);
-    const std::string near = nearest_name(key, keys);
+    const std::string near = nearest_name(key, known_keys());
     refuse(what, fmt::format("\"{}\" is not known", key), near.empty() ? std::string(page) : fmt::format("say \"{}\"", near));
   }
 }

@@ -260,12 +260,12 @@ class Walk {
     const std::int64_t own = h / (c_.heads / c_.kv_heads),
                        kv = q_.ways.kv_turns == 0 ? own : own / in_turn * in_turn + h % in_turn;
     Look found{i * width + h * size, i * q_width_ + h * size, q_width_ + kv * size, q_width_ + kv_width_ + kv * size, {}, {}};
-    bool none = true;
-    for (std::int64_t j = 0; j < t_; ++j) none = none && !sees(i, j);
     for (std::int64_t j = 0; j < t_; ++j) {
-      if (!sees(i, j) && !(none && i == j)) continue;  // where a mask leaves nothing, a position sees itself
-      found.rows.push_back(j * width);
-      const double score = tape_.dot(qkv.data() + found.query, qkv.data() + j * width + found.key, size) * score_scale();
+      if (sees(i, j)) found.rows.push_back(j * width);
+    }
+    if (found.rows.empty()) found.rows.push_back(i * width);  // where a mask leaves nothing, a position sees itself
+    for (const std::int64_t row : found.rows) {
+      const double score = tape_.dot(qkv.data() + found.query, qkv.data() + row + found.key, size) * score_scale();
       found.weights.push_back(tape_.rounded(score));
     }
     const double largest = *std::ranges::max_element(found.weights);

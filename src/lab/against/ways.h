@@ -41,6 +41,7 @@ struct Way {
 };
 
 const std::vector<Way>& all_ways();
+/// Those of the model's pass, of one rank or of several.
 std::vector<Way> model_ways();
 /// Those of the update.
 std::vector<Way> update_ways();

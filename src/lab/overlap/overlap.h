@@ -36,7 +36,7 @@ struct OverlapReport {
   double hidden() const { return std::clamp(communication - exposed, 0.0, std::max(0.0, hideable())); }
   /// The claim that a network keeps up where communication takes no longer than the computation beside it.
   bool keeps_up() const { return communication <= cover; }
-  /// Of whole steps: what they are shorter by than those that wait; another measure of the same.
+  /// Whole steps are shorter by so much than those that wait: another measure of what is hidden.
   double saved() const { return waiting_step - step; }
   /// None: there is nothing to hide, or no more than the noise.
   std::optional<double> hidden_share() const { return hideable() > noise ? std::optional(hidden() / hideable()) : std::nullopt; }

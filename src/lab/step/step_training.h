@@ -47,7 +47,7 @@ class StepTraining {
   /// Collective; the arguments outlive it. The layout is one for `world`, and the samples divide by its replicas and their
   /// micro-batches.
   StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world, const StepSettings& settings);
-  /// Of any model: `shape` says the samples, positions and vocabulary of `config`.
+  /// Any model may be trained: `shape` says the samples, positions and vocabulary of `config`.
   StepTraining(const train::EngineConfig& config, const StepShape& shape, Runtime& runtime, ops::Ops& ops,
                comm::Communicator& world);
   train::StepResult step();

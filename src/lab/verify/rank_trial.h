@@ -29,7 +29,7 @@ class RankObserver {
   /// What the model reads, for as long as this call: `values` are elements of `part`.
   virtual void reads(const layout::Unit& unit, const layout::Part& part, const Tensor& values) = 0;
   /// The step's gradient is complete, its loss and norm are known, and the update has yet to come; may change the gradient and
-  /// the norm. Of parameter servers these have the gradient, and have updated: `state` is null.
+  /// the norm. With parameter servers, which have the gradient and have updated, `state` is null.
   virtual void reduced(int step, parallel::TrainingState* state, train::StepResult& result) = 0;
   virtual void updated(int step, parallel::TrainingState& state) = 0;
   /// After the last step: the sum of the token losses of a batch.
