@@ -1,4 +1,4 @@
-// Models to and from Hugging Face's folders.
+// Models to and from Hugging Face's folders and GGUF files.
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
 #include "app/folder/folder_owner.h"
+#include "app/published/gguf_files.h"
 #include "app/published/published_files.h"
 #include "arch/config_json.h"
 #include "arch/parameters.h"
@@ -19,6 +20,7 @@
 #include "base/units.h"
 #include "checkpoint/find.h"
 #include "checkpoint/huggingface/export.h"
+#include "checkpoint/huggingface/gguf_export.h"
 #include "checkpoint/huggingface/import.h"
 
 namespace lockstep::app {
@@ -28,24 +30,32 @@ namespace huggingface = checkpoint::huggingface;
 
 struct ConvertOptions {
   std::string from, to;
-  std::string type = "auto";
+  std::string type = "auto", gguf_type = "auto";
   std::string checkpoint = "best";
   std::int64_t shard_megabytes = 5000, threads = 0;
+
+  bool to_gguf() const { return io::Path(to).extension() == ".gguf"; }
 };
 
 bool parse(const Arguments& arguments, ConvertOptions& options) {
-  CommandLine line(
-      "convert",
-      "Turn a Hugging Face model into a checkpoint, or a checkpoint into a Hugging Face model: which of them FROM is "
-      "decides. GPT-2, Llama and Qwen2, in fp32, fp16 and bf16, in one file or several.");
+  CommandLine line("convert",
+                   "Turn a Hugging Face model or a GGUF file into a checkpoint, or a checkpoint into a Hugging Face model: which "
+                   "of them FROM is "
+                   "decides. Any of them becomes a GGUF file where TO ends in .gguf. GPT-2, Llama and Qwen2, in fp32, fp16 and "
+                   "bf16, in one file "
+                   "or several.");
   line.positional("FROM", options.from,
-                  "a folder with config.json and safetensors, or a .safetensors file with config.json beside it; or the folder "
-                  "of a run or checkpoint");
-  line.positional("TO", options.to, "the folder to make; it must not exist");
+                  "a folder with config.json and safetensors, or a .safetensors file with config.json beside it; a GGUF file; "
+                  "or the folder of a run or checkpoint");
+  line.positional("TO", options.to, "the folder to make, or a file NAME.gguf; it must not exist");
   line.choice(
       "--dtype", options.type, {"auto", "fp32", "bf16", "fp16"},
       "type of the weights that are written; auto: fp32 in a checkpoint, in a Hugging Face model what the checkpoint has. "
       "Checkpoints have no fp16");
+  line.choice("--type", options.gguf_type, {"auto", "f32", "f16", "bf16", "q8_0"},
+              "type of the matrices in a GGUF file; auto: what FROM has. Vectors and learned positions stay f32, and rows that "
+              "are no multiple "
+              "of 32 are f16 instead of q8_0");
   line.option("--checkpoint", options.checkpoint, "best|last|STEP", "of a run");
   line.option("--shard-size", options.shard_megabytes, "MB", "weights go to several files of at most so many million bytes");
   line.option("--threads", options.threads, "N", "threads that convert; 0: every core");
@@ -57,7 +67,8 @@ bool parse(const Arguments& arguments, ConvertOptions& options) {
       "  lockstep convert downloads/gpt2 models/gpt2\n"
       "  lockstep generate models/gpt2 --prompt \"Hello\"\n"
       "  lockstep convert runs/first exported/first --dtype bf16\n"
-      "generate, eval and train.init_from read Hugging Face folders as they are, too.");
+      "  lockstep convert runs/first exported/first.gguf --type q8_0\n"
+      "generate, eval and train.init_from read Hugging Face folders and GGUF files as they are, too.");
   if (!line.parse(arguments)) return false;
   std::vector<Problem> problems;
   if (options.shard_megabytes < 1) {
@@ -68,6 +79,11 @@ bool parse(const Arguments& arguments, ConvertOptions& options) {
     problems.push_back(
         {fmt::format("--threads {}: must be from 0 to {}", options.threads, Team::most_threads), "--threads 0 takes every core"});
   }
+  if (options.to_gguf() && options.type != "auto")
+    problems.push_back({fmt::format("--dtype {}: a GGUF file has types of its own", options.type), "say it with --type"});
+  if (!options.to_gguf() && options.gguf_type != "auto")
+    problems.push_back({fmt::format("--type {}: {} is no GGUF file", options.gguf_type, options.to),
+                        "let its name end in .gguf, or say the type of a folder with --dtype"});
   if (!problems.empty()) throw UserError(std::move(problems));
   return true;
 }
@@ -76,6 +92,9 @@ std::optional<huggingface::ElementType> type_of(const std::string& name) {
   if (name == "fp32") return huggingface::ElementType::f32;
   if (name == "fp16") return huggingface::ElementType::f16;
   if (name == "bf16") return huggingface::ElementType::bf16;
+  if (name == "f32") return huggingface::ElementType::f32;
+  if (name == "f16") return huggingface::ElementType::f16;
+  if (name == "q8_0") return huggingface::ElementType::q8_0;
   return std::nullopt;
 }
 
@@ -106,21 +125,60 @@ void to_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
              own_command({"train", "DATA", "train.init_from=" + options.to}));
 }
 
+checkpoint::Choice checkpoint_of(const ConvertOptions& options, Log& log) {
+  checkpoint::Choice choice = checkpoint::choose_checkpoint(options.from, options.checkpoint);
+  for (const std::string& reason : choice.passed_over) log.warning(reason);
+  const Json& run = choice.manifest.run;
+  if (!run.is_object() || run.find("tokenizer") == nullptr) log.warning("the checkpoint has no tokenizer to take along");
+  return choice;
+}
+
 void from_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
   const double started = now_seconds();
   demand_place(options.to);
-  const checkpoint::Choice choice = checkpoint::choose_checkpoint(options.from, options.checkpoint);
-  for (const std::string& reason : choice.passed_over) log.warning(reason);
+  const checkpoint::Choice choice = checkpoint_of(options, log);
   const checkpoint::Reader reader(choice.folder);
-  huggingface::ExportOptions wanted = published_extras(reader.manifest(), log);
+  huggingface::ExportOptions wanted = published_extras(reader.manifest().run);
   wanted.type = type_of(options.type);
   wanted.shard_bytes = static_cast<std::uint64_t>(options.shard_megabytes) * 1'000'000;
   const huggingface::ExportReport written = huggingface::export_model(reader, options.to, wanted, team);
   const arch::ModelConfig model = arch::model_from_json(reader.manifest().model, choice.folder.string());
   report(options, model, written.bytes,
-         fmt::format(" of {} in {} file{}", huggingface::safetensors_name(written.type), written.files,
-                     written.files == 1 ? "" : "s"),
+         fmt::format(" of {} in {} file{}", huggingface::stored_name(written.type), written.files, written.files == 1 ? "" : "s"),
          started);
+}
+
+/// Beside the file, where there is none: what exists is never replaced.
+void write_modelfile(const io::Path& file, const std::string& rest, Log& log) {
+  const io::Path path = io::folder_of(file) / "Modelfile";
+  if (io::exists(path)) return log.warning(fmt::format("{} is there and stays as it is", path.string()));
+  io::replace_file(path, fmt::format("FROM ./{}\n{}", file.filename().string(), rest));
+}
+
+void to_gguf(const ConvertOptions& options, Team& team, Log& log) {
+  const double started = now_seconds();
+  demand_place(options.to);
+  std::optional<huggingface::Weights> weights;
+  std::optional<checkpoint::Reader> reader;
+  Json run;
+  arch::ModelConfig model;
+  if (huggingface::is_published(options.from)) {
+    weights.emplace(options.from);
+    for (const std::string& warning : weights->warnings()) log.warning(warning);
+    run = carried_from(weights->folder(), log);
+    model = weights->config();
+  } else {
+    const checkpoint::Choice choice = checkpoint_of(options, log);
+    reader.emplace(choice.folder);
+    run = reader->manifest().run;
+    model = arch::model_from_json(reader->manifest().model, choice.folder.string());
+  }
+  const GgufFiles files = gguf_files(run, model, log);
+  const huggingface::GgufOptions wanted{.type = type_of(options.gguf_type), .pairs = files.pairs};
+  const huggingface::ExportReport written = weights ? huggingface::export_gguf(*weights, options.to, wanted, team)
+                                                    : huggingface::export_gguf(*reader, options.to, wanted, team);
+  write_modelfile(options.to, files.modelfile, log);
+  report(options, model, written.bytes, fmt::format(" of {}", huggingface::stored_name(written.type)), started);
 }
 
 int run(const Arguments& arguments) {
@@ -129,12 +187,16 @@ int run(const Arguments& arguments) {
   Log log(stderr, Level::warning);
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   Team team(static_cast<int>(options.threads > 0 ? options.threads : cores));
+  if (options.to_gguf()) {
+    to_gguf(options, team, log);
+    return 0;
+  }
   huggingface::is_published(options.from) ? to_checkpoint(options, team, log) : from_checkpoint(options, team, log);
   return 0;
 }
 
 }  // namespace
 
-Command convert_command() { return {"convert", "models to and from Hugging Face's folders", run}; }
+Command convert_command() { return {"convert", "models to and from Hugging Face's folders and GGUF files", run}; }
 
 }  // namespace lockstep::app

@@ -12,8 +12,10 @@
 #include "data/bpe/gpt2_files.h"
 #include "data/bpe/tokenizer_json.h"
 #include "data/bpe/training.h"
+#include "data/gguf_tokenizer.h"
 #include "data/plain_tokenizer_json.h"
 #include "io/file.h"
+#include "io/gguf.h"
 
 namespace lockstep::data {
 namespace {
@@ -86,6 +88,8 @@ PublishedTokenizer find_published_tokenizer(const io::Path& folder) {
   const io::Path json = folder / "tokenizer.json";
   const std::string text = has("tokenizer.json") ? io::read_document(json) : "";
   try {
+    if (io::is_gguf(folder))
+      return {tokenizer_of_gguf(io::parse_gguf(io::FileBytes(folder), folder.string()).pairs, folder.string()), ""};
     if (has("tokenizer.json")) return {tokenizer_from_json(text, json.string()), ""};
     if ((has("vocab.json") || has("encoder.json")) && (has("merges.txt") || has("vocab.bpe")))
       return {load_tokenizer({.kind = Kind::gpt2, .path = folder}), ""};

@@ -36,7 +36,8 @@ struct PublishedTokenizer {
   std::string fault;                     ///< then: why
 };
 
-/// The tokenizer of a published model's folder: tokenizer.json or, where that is missing, GPT-2's vocab.json and merges.txt.
+/// The tokenizer of a published model: of a GGUF file its own, of a folder tokenizer.json or, where that is missing, GPT-2's
+/// vocab.json and merges.txt.
 PublishedTokenizer find_published_tokenizer(const io::Path& folder);
 
 }  // namespace lockstep::data

@@ -185,9 +185,10 @@ std::string mask_text(const Json& facts) {
 int run_inspect(const Arguments& arguments) {
   std::string path, ids = std::string(data::any_ids);
   bool verify = false;
-  AnswerLine line("inspect",
-                  "What is in a checkpoint, a run folder, a Hugging Face model, a safetensors file or prepared text. That is "
-                  "tokens.json, a token file (also raw ids, llm.c's or Megatron's) or a loss mask.");
+  AnswerLine line(
+      "inspect",
+      "What is in a checkpoint, a run folder, a Hugging Face model, a safetensors or GGUF file or prepared text. That is "
+      "tokens.json, a token file (also raw ids, llm.c's or Megatron's) or a loss mask.");
   const std::vector<std::string_view> types = data::id_choices();
   line.choice("--ids", ids, {types.begin(), types.end()}, "type of raw ids; auto: GPT-2's uint16");
   line.positional("PATH", path, "a folder or a file");

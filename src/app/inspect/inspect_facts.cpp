@@ -19,6 +19,7 @@
 #include "data/corpus.h"
 #include "data/formats/known_format.h"
 #include "io/file.h"
+#include "io/gguf.h"
 
 namespace lockstep::app {
 namespace {
@@ -318,6 +319,10 @@ Json file_facts(const fs::path& path, bool verify, Team& team, const std::string
     if (verify) refuse_to_verify(path, "a .safetensors file");
     return safetensors_facts(path, team);
   }
+  if (io::is_gguf(path)) {
+    if (verify) refuse_to_verify(path, "a GGUF file");
+    return gguf_facts(path, team);
+  }
   return token_facts(path, verify, {.any_id = true, .ids = ids, .option = "--ids "});
 }
 
@@ -345,7 +350,7 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team, const std::str
     }
     throw UserError(
         fmt::format("{}: this folder is no checkpoint, no run, no prepared text and no published model", path.string()),
-        "give one that has manifest.json, checkpoints/, tokens.json or config.json, or a .safetensors or .bin file");
+        "give one that has manifest.json, checkpoints/, tokens.json or config.json, or a .safetensors, .gguf or .bin file");
   }
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (path.filename() == checkpoint::manifest_file && checkpoint::is_checkpoint(folder))

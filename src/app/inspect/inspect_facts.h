@@ -14,7 +14,7 @@ namespace lockstep::app {
 ///   "checkpoint"   step, losses, configuration, files, tensors (name, file, dtype, shape, bytes, checksum), parameters
 ///   "run"          its checkpoints (step, losses, bytes, which is best and last, what is wrong with it), the latest one's
 ///                  configuration, the last line of its metrics
-///   "safetensors"  metadata, tensors, parameters
+///   "safetensors", "gguf"  metadata, tensors, parameters
 ///   "published model"  a Hugging Face folder: configuration, tokenizer, tensors (with their files), parameters
 ///   "loss mask"    of which token file, its tokens, how many are taught
 ///   "tokens"       tokenizer, vocabulary (null: not known), files (tokens, bytes), how the text starts

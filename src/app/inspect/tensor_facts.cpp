@@ -10,6 +10,7 @@
 #include "checkpoint/huggingface/weights.h"
 #include "data/tokenizer_choice.h"
 #include "io/checksum.h"
+#include "io/gguf.h"
 #include "io/safetensors.h"
 #include "tensor/finite.h"
 
@@ -30,10 +31,10 @@ bool is_finite(std::span<const std::byte> elements, std::string_view dtype) {
   return all_finite(elements, dtype == "F32" ? DType::f32 : DType::bf16);
 }
 
-// Of a tensor's elements, read in pieces.
-Content content_of(const io::File& file, const io::SafetensorsEntry& entry) {
-  const std::size_t size = io::safetensors_element_size(entry.dtype);
-  std::vector<std::byte> piece(static_cast<std::size_t>(std::min<std::uint64_t>(entry.bytes, std::uint64_t{1} << 20)));
+// Of a tensor's elements, or blocks of them, of `size` bytes, read in pieces.
+Content content_of(const io::File& file, const io::SafetensorsEntry& entry, std::size_t size) {
+  constexpr std::size_t most = std::size_t{1} << 20;
+  std::vector<std::byte> piece(static_cast<std::size_t>(std::min<std::uint64_t>(entry.bytes, most / size * size)));
   Content content;
   for (std::uint64_t at = 0; at < entry.bytes; at += piece.size()) {
     piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), entry.bytes - at)));
@@ -44,15 +45,50 @@ Content content_of(const io::File& file, const io::SafetensorsEntry& entry) {
   return content;
 }
 
+Content content_of(const io::File& file, const io::SafetensorsEntry& entry) {
+  const std::size_t size = io::safetensors_element_size(entry.dtype);
+  return content_of(file, entry, size > 0 ? size : static_cast<std::size_t>(io::gguf_type(entry.dtype).bytes));
+}
+
+std::int64_t elements_of(const io::SafetensorsEntry& entry) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : entry.shape) elements *= extent;
+  return elements;
+}
+
 Json entry_json(const io::SafetensorsEntry& entry, const Content& content) {
   Json row = Json::Object{{"name", entry.name},
                           {"dtype", entry.dtype},
                           {"shape", Json::Array(entry.shape.begin(), entry.shape.end())},
-                          {"elements", entry.bytes / io::safetensors_element_size(entry.dtype)},
+                          {"elements", elements_of(entry)},
                           {"bytes", entry.bytes},
                           {"checksum", fmt::format("{:016x}", content.checksum)}};
   if (!content.finite) row.set("finite", false);
   return row;
+}
+
+Json tensor_file_facts(const char* kind, const io::File& file, const std::vector<io::SafetensorsEntry>& entries, Json metadata,
+                       Team& team) {
+  std::vector<Content> contents(entries.size());
+  team.for_each(std::ssize(entries), [&](std::int64_t i, int) {
+    contents[static_cast<std::size_t>(i)] = content_of(file, entries[static_cast<std::size_t>(i)]);
+  });
+  Json::Array tensors;
+  std::int64_t parameters = 0;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    tensors.push_back(entry_json(entries[i], contents[i]));
+    parameters += elements_of(entries[i]);
+  }
+  return Json::Object{{"kind", kind},         {"path", file.path().string()},    {"parameters", parameters},
+                      {"bytes", file.size()}, {"metadata", std::move(metadata)}, {"tensors", std::move(tensors)}};
+}
+
+// A vocabulary is told by how it begins.
+std::string list_text(const Json::Array& list) {
+  constexpr std::size_t most = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, list.size()); ++i) text += (i > 0 ? ", " : "") + list[i].dump();
+  return fmt::format("{} elements: {}{}", list.size(), text, list.size() > most ? ", ..." : "");
 }
 
 // How the folder's text becomes tokens, or why it does not.
@@ -67,20 +103,19 @@ Json tokenizer_facts(const fs::path& folder) {
 Json safetensors_facts(const fs::path& path, Team& team) {
   const io::File file = io::File::open_to_read(path);
   const io::SafetensorsHeader header = io::parse_safetensors(io::read_safetensors_start(file), file.size(), path.string());
-  std::vector<Content> contents(header.entries.size());
-  team.for_each(std::ssize(header.entries), [&](std::int64_t i, int) {
-    contents[static_cast<std::size_t>(i)] = content_of(file, header.entries[static_cast<std::size_t>(i)]);
-  });
   Json metadata{Json::Object{}};
   for (const auto& [key, value] : header.metadata) metadata.set(key, value);
-  Json::Array tensors;
-  std::uint64_t parameters = 0;
-  for (std::size_t i = 0; i < header.entries.size(); ++i) {
-    tensors.push_back(entry_json(header.entries[i], contents[i]));
-    parameters += header.entries[i].bytes / io::safetensors_element_size(header.entries[i].dtype);
-  }
-  return Json::Object{{"kind", "safetensors"},      {"path", path.string()},           {"parameters", parameters},
-                      {"bytes", header.file_bytes}, {"metadata", std::move(metadata)}, {"tensors", std::move(tensors)}};
+  return tensor_file_facts("safetensors", file, header.entries, std::move(metadata), team);
+}
+
+Json gguf_facts(const fs::path& path, Team& team) {
+  const io::Gguf content = io::parse_gguf(io::FileBytes(path), path.string());
+  std::vector<io::SafetensorsEntry> entries;
+  for (const io::GgufTensor& tensor : content.tensors)
+    entries.push_back({tensor.name, std::string(tensor.type->name), tensor.shape, tensor.offset, tensor.bytes});
+  Json metadata{Json::Object{}};
+  for (const auto& [key, value] : content.pairs.object()) metadata.set(key, value.is_array() ? list_text(value.array()) : value);
+  return tensor_file_facts("gguf", io::File::open_to_read(path), entries, std::move(metadata), team);
 }
 
 Json published_facts(const fs::path& folder, Team& team) {

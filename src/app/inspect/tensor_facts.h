@@ -1,6 +1,6 @@
 #pragma once
 
-// What is in safetensors files: facts for `lockstep inspect`.
+// What is in safetensors and GGUF files: facts for `lockstep inspect`.
 
 #include <filesystem>
 
@@ -11,6 +11,8 @@ namespace lockstep::app {
 
 /// "safetensors": metadata, tensors, parameters.
 Json safetensors_facts(const std::filesystem::path& path, Team& team);
+/// "gguf": the same; a list of metadata is told by its first elements.
+Json gguf_facts(const std::filesystem::path& path, Team& team);
 /// "published model", of a folder: its configuration, tokenizer and tensors.
 Json published_facts(const std::filesystem::path& folder, Team& team);
 

@@ -16,11 +16,12 @@ namespace {
 
 namespace names = arch::huggingface;
 
-constexpr const char *end_key = "eos_token_id", *tokenizer_config_file = "tokenizer_config.json";
+constexpr const char *end_key = "eos_token_id", *tokenizer_config_file = "tokenizer_config.json",
+                     *chat_template_file = "chat_template.jinja";
 constexpr std::array<std::string_view, 3> token_keys = {"bos_token_id", end_key, "pad_token_id"};
 /// Beside generation_config.json these belong to the tokenizer.
 constexpr std::array<std::string_view, 4> small_files = {generation_file, tokenizer_config_file, "special_tokens_map.json",
-                                                         "chat_template.jinja"};
+                                                         chat_template_file};
 
 /// A number or a list with one more token; no list where one is enough.
 Json with_end(const Json* ends, std::int64_t end) {
@@ -79,6 +80,7 @@ Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads) 
       throw UserError(fmt::format("{}: byte {} is not valid UTF-8", path.string(), at), "write the file again, or remove it");
     files.set(std::string(name), std::move(text));
   }
+  if (!folder.chat_template().empty() && !reads) files.set(chat_template_file, folder.chat_template());
   if (!files.is_null()) facts.set(published_texts, std::move(files));
   return facts;
 }
@@ -114,9 +116,9 @@ Json carried_from(const checkpoint::huggingface::Folder& folder, Log& log) {
   return run;
 }
 
-checkpoint::huggingface::ExportOptions published_extras(const checkpoint::Manifest& manifest, Log& log) {
+checkpoint::huggingface::ExportOptions published_extras(const Json& run) {
   checkpoint::huggingface::ExportOptions options;
-  const auto carried = [&](const char* key) { return manifest.run.is_object() ? manifest.run.find(key) : nullptr; };
+  const auto carried = [&](const char* key) { return run.is_object() ? run.find(key) : nullptr; };
   // transformers has defaults for these that are other models'.
   for (const std::string_view key : {"bos_token_id", end_key}) options.generation.set(std::string(key), nullptr);
   Json::Object files;
@@ -139,8 +141,6 @@ checkpoint::huggingface::ExportOptions published_extras(const checkpoint::Manife
       if (const std::optional<std::string> end = end_token(options.generation, file)) config.set("eos_token", *end);
       options.texts.emplace_back(tokenizer_config_file, config.dump(2) + "\n");
     }
-  } else {
-    log.warning("the checkpoint has no tokenizer to take along");
   }
   for (const auto& [name, content] : files) options.texts.emplace_back(name, content.string());
   return options;

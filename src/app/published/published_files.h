@@ -22,8 +22,9 @@ inline constexpr const char* published_texts = "files";
 inline constexpr const char* document_end_key = "document_end";
 inline constexpr const char* generation_file = "generation_config.json";
 
-/// The member "huggingface" of a published folder; null where there is nothing to keep. Files are not parsed. `reads`: for a
-/// model that is only read, without the tokenizer's files. Throws UserError for a file that cannot be read or is no text.
+/// The member "huggingface" of a published folder or GGUF file; null where there is nothing to keep. Files are not parsed.
+/// `reads`: for a model that is only read, without the tokenizer's files. Throws UserError for a file that cannot be read or is
+/// no text.
 Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads = false);
 
 /// The facts that a run keeps when it goes on from those weights with a text of its own. `source` is the model's tokenizer,
@@ -34,7 +35,7 @@ Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer
 /// What a checkpoint of the published model carries in its manifest's `run`. Warns when its tokenizer cannot be read.
 Json carried_from(const checkpoint::huggingface::Folder& folder, Log& log);
 
-/// What the folder of a checkpoint's model gets beside the weights. Warns when its tokenizer has no such form.
-checkpoint::huggingface::ExportOptions published_extras(const checkpoint::Manifest& manifest, Log& log);
+/// What the folder of a model gets beside the weights, by a manifest's `run`.
+checkpoint::huggingface::ExportOptions published_extras(const Json& run);
 
 }  // namespace lockstep::app

@@ -35,16 +35,21 @@ inline Float16 to_float16(float x) {
   return made(std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U);
 }
 
-enum class ElementType : std::uint8_t { f32, f16, bf16 };
+/// q8_0: whole numbers of 8 bits with a half-precision scale for each block of them, as ggml has it (ggml-quants.c); GGUF alone.
+enum class ElementType : std::uint8_t { f32, f16, bf16, q8_0 };
 
-/// The types of the safetensors names "F32", "F16" and "BF16"; nothing for another.
-std::optional<ElementType> element_type(std::string_view safetensors_name);
-std::string_view safetensors_name(ElementType type);
-std::size_t size_of(ElementType type);
+/// The types of the names "F32", "F16", "BF16" (of safetensors and GGUF) and "Q8_0"; nothing for another.
+std::optional<ElementType> element_type(std::string_view stored_name);
+std::string_view stored_name(ElementType type);
+/// Elements that are stored together: 1, or 32.
+std::size_t block_of(ElementType type);
+/// Of so many elements, whole blocks of them.
+std::size_t bytes_of(ElementType type, std::size_t elements);
 
-/// Exact. `from` has the bytes of to.size() elements.
+/// Exact. `from` has the bytes of to.size() elements, whole blocks of them.
 void widen(std::span<const std::byte> from, ElementType type, std::span<float> to);
-/// To the nearest, ties to even. `to` has room for from.size() elements. Whether every finite value is still finite.
+/// To the nearest, ties to even (q8_0: away from zero, as ggml's ggml_quantize_chunk() has it). `to` has room for from.size()
+/// elements, whole blocks of them. Whether every finite value is still finite.
 [[nodiscard]] bool round_to(std::span<const float> from, ElementType type, std::span<std::byte> to);
 
 }  // namespace lockstep::checkpoint::huggingface

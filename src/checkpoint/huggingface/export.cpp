@@ -74,9 +74,9 @@ class Files {
   void place(const names::Part& part) {
     io::SafetensorsEntry entry;
     entry.name = part.name;
-    entry.dtype = safetensors_name(type_);
+    entry.dtype = stored_name(type_);
     for (int dim = 0; dim < part.shape.rank(); ++dim) entry.shape.push_back(part.shape[dim]);
-    const std::uint64_t size = static_cast<std::uint64_t>(part.shape.elements()) * size_of(type_);
+    const std::uint64_t size = bytes_of(type_, static_cast<std::size_t>(part.shape.elements()));
     if (shards_.empty() || in_last_ + size > most_) {
       shards_.emplace_back();
       in_last_ = 0;
@@ -107,64 +107,23 @@ void check_tensors(const Reader& reader, const names::TensorTable& table) {
   reader.check_model(wanted);
 }
 
-/// What a thread needs to move pieces.
+/// What a thread needs to read pieces.
 struct Mover {
-  Scratch scratch;
   std::vector<std::byte> bytes;
   std::vector<float> values;
 };
 
-struct Moved {
-  std::uint64_t checksum = 0;
-  bool finite = true;
-};
-
-/// Elements [first, first + count) of a parameter: read, widened, written to the parts they are in.
-Moved move_piece(const Reader& reader, const names::Parameter& parameter, std::span<const StoredPart> parts, std::int64_t first,
-                 std::int64_t count, Mover& mover, NotFinite& not_finite) {
-  const StoredTensor& stored = *reader.find(parameter.name);
+/// Elements [first, first + count) of a parameter, read and widened; their share of its checksum.
+std::uint64_t read_piece(const Reader& reader, const StoredTensor& stored, std::int64_t first, std::int64_t count, Mover& mover) {
   mover.values.resize(static_cast<std::size_t>(count));
   mover.bytes.resize(static_cast<std::size_t>(count) * size_of(stored.tensor.dtype));
   Tensor raw;
   raw.data = mover.bytes.data();
   raw.shape = Shape{count};
   raw.dtype = stored.tensor.dtype;
-  Moved moved{.checksum = reader.read_range(parameter.name, {first, raw})};
+  const std::uint64_t checksum = reader.read_range(stored.tensor.name, {first, raw});
   widen(mover.bytes, type_of(stored), mover.values);
-  not_finite.look(parameter.name, std::as_bytes(std::span(mover.values)), DType::f32);
-  for (const StoredPart& part : parts) {
-    const std::int64_t part_first = part.part.first_row * part.columns();
-    const std::int64_t from = std::max(first, part_first), until = std::min(first + count, part_first + part.elements());
-    if (from >= until) continue;
-    const std::span<const float> values(mover.values.data() + (from - first), static_cast<std::size_t>(until - from));
-    moved.finite = part.write(from - part_first, values, mover.scratch) && moved.finite;
-  }
-  return moved;
-}
-
-void move_parameter(const Reader& reader, const names::Parameter& parameter, std::span<const StoredPart> parts, Team& team,
-                    std::vector<Mover>& movers) {
-  const std::int64_t all = parameter.shape.elements(), columns = columns_of(parameter.shape);
-  const std::int64_t size = std::max<std::int64_t>(1, elements_of_piece / columns) * columns;
-  std::atomic<std::uint64_t> sum = 0;
-  std::atomic<bool> fits = true;
-  NotFinite not_finite;
-  team.for_each((all + size - 1) / size, [&](std::int64_t i, int worker) {
-    const Moved moved = move_piece(reader, parameter, parts, i * size, std::min(size, all - i * size),
-                                   movers[static_cast<std::size_t>(worker)], not_finite);
-    sum += moved.checksum;
-    if (!moved.finite) fits = false;
-  });
-  if (sum != reader.find(parameter.name)->checksum) {
-    throw UserError(fmt::format("{}: tensor \"{}\" does not match its checksum: its bytes are damaged", reader.folder().string(),
-                                parameter.name),
-                    use_another(reader.folder()));
-  }
-  not_finite.refuse(reader.folder().string(), use_another(reader.folder()));
-  if (!fits) {
-    throw UserError(fmt::format("tensor \"{}\" has weights above 65504, which fp16 cannot hold", parameter.name),
-                    "--dtype bf16 or --dtype fp32");
-  }
+  return checksum;
 }
 
 const char* torch_name(ElementType type) {
@@ -173,24 +132,55 @@ const char* torch_name(ElementType type) {
 
 }  // namespace
 
+ElementType stored_type(const Reader& reader, const names::TensorTable& table) {
+  check_tensors(reader, table);
+  return type_of(*reader.find(table.parameters.front().name));
+}
+
+void for_each_piece(const Reader& reader, const names::TensorTable& table, Team& team, const Weights::Take& take) {
+  std::vector<Mover> movers(static_cast<std::size_t>(team.size()));
+  for (std::size_t index = 0; index < table.parameters.size(); ++index) {
+    const names::Parameter& parameter = table.parameters[index];
+    const StoredTensor& stored = *reader.find(parameter.name);
+    const std::int64_t all = parameter.shape.elements(), columns = columns_of(parameter.shape);
+    const std::int64_t size = std::max<std::int64_t>(1, elements_of_piece / columns) * columns;
+    std::atomic<std::uint64_t> sum = 0;
+    NotFinite not_finite;
+    team.for_each((all + size - 1) / size, [&](std::int64_t i, int worker) {
+      Mover& mover = movers[static_cast<std::size_t>(worker)];
+      sum += read_piece(reader, stored, i * size, std::min(size, all - i * size), mover);
+      not_finite.look(parameter.name, std::as_bytes(std::span(mover.values)), DType::f32);
+      take(index, i * size, mover.values);
+    });
+    if (sum != stored.checksum) {
+      throw UserError(fmt::format("{}: tensor \"{}\" does not match its checksum: its bytes are damaged",
+                                  reader.folder().string(), parameter.name),
+                      use_another(reader.folder()));
+    }
+    not_finite.refuse(reader.folder().string(), use_another(reader.folder()));
+  }
+}
+
 ExportReport export_model(const Reader& reader, const io::Path& folder, const ExportOptions& options, Team& team) {
   demand_new(folder);
   const arch::ModelConfig config = arch::model_from_json(reader.manifest().model, reader.folder().string());
   const names::Family family = names::family_of(config);
   const names::TensorTable table = names::tensor_table(config, family);
-  check_tensors(reader, table);
-  const ElementType type = options.type.value_or(type_of(*reader.find(table.parameters.front().name)));
+  const ElementType type = options.type.value_or(stored_type(reader, table));
   Files files(table, type, options.shard_bytes);
   io::make_folders(io::folder_of(folder));
   io::NewFolder target(folder);
   io::demand_space(target.path(), files.bytes(), "the model");
   files.create(target.path());
-  std::vector<Mover> movers(static_cast<std::size_t>(team.size()));
+  std::vector<std::vector<StoredPart>> parts;
   for (const names::Parameter& parameter : table.parameters) {
-    std::vector<StoredPart> parts;
-    for (const names::Part& part : parameter.parts) parts.push_back(files.stored(part));
-    move_parameter(reader, parameter, parts, team, movers);
+    for (std::vector<StoredPart>& of = parts.emplace_back(); const names::Part& part : parameter.parts)
+      of.push_back(files.stored(part));
   }
+  PartWriter writer(table, std::move(parts));
+  for_each_piece(reader, table, team,
+                 [&](std::size_t index, std::int64_t first, std::span<float> values) { writer.write(index, first, values); });
+  writer.demand_fit("above 65504, which fp16 cannot hold", "--dtype bf16 or --dtype fp32");
   files.close();
   Json json = names::to_json(config, family);
   json.set("torch_dtype", torch_name(type));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/huggingface/elements.h"
+#include "checkpoint/huggingface/weights.h"
 #include "checkpoint/reader.h"
 
 namespace lockstep::checkpoint::huggingface {
@@ -24,6 +25,12 @@ struct ExportReport {
   std::size_t files = 0;
   ElementType type = ElementType::f32;
 };
+
+/// The type of a checkpoint's weights. Throws UserError where it has other tensors than the table.
+ElementType stored_type(const Reader& reader, const arch::huggingface::TensorTable& table);
+/// Hands over every element of a checkpoint's parameters as Weights::for_each_piece() does, each tensor compared with its
+/// checksum. Throws UserError: a damaged tensor, weights that are not finite.
+void for_each_piece(const Reader& reader, const arch::huggingface::TensorTable& table, Team& team, const Weights::Take& take);
 
 /// Writes config.json, model.safetensors (or numbered files and their index) and the further files into a new folder. Every
 /// tensor is compared with its checksum on the way. Some MiB of memory a thread, however large the model; what throws leaves

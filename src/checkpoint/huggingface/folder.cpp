@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include "arch/gguf.h"
 #include "base/error.h"
 #include "checkpoint/find.h"
 #include "io/folder_entries.h"
+#include "io/gguf.h"
 
 namespace lockstep::checkpoint::huggingface {
 namespace fs = std::filesystem;
@@ -46,7 +48,7 @@ fs::path single_file(const fs::path& folder) {
 }
 
 fs::path folder_of(const fs::path& path) {
-  if (path.extension() != extension) return path;
+  if (path.extension() != extension || io::is_gguf(path)) return path;
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
@@ -79,17 +81,22 @@ std::map<std::string, std::vector<std::string>> shards_of_index(std::string_view
 bool is_published(const io::Path& path) {
   std::error_code ignored;
   if (path.extension() == extension && fs::is_regular_file(path, ignored)) return true;
+  if (io::is_gguf(path)) return true;
   if (is_checkpoint(path) || is_there(path / checkpoints_folder) || is_there(path / "config.toml")) return false;
   return is_there(path / config_file) || is_there(path / weights_file) || is_there(path / index_file);
 }
 
 Folder::Folder(const io::Path& path) : path_(folder_of(path)) {
   if (!is_there(path)) throw UserError(fmt::format("{}: there is no such file or folder", path.string()), "check the path");
+  files_.reserve(1);  // tensors point into it
+  if (io::is_gguf(path)) {
+    open_gguf();
+    return;
+  }
   if (!is_there(path_ / config_file)) {
     throw UserError(fmt::format("{}: there is no {}, which says what the model is", path_.string(), config_file),
                     "take the one that the weights were published with");
   }
-  files_.reserve(1);  // tensors point into it
   config_ = Json::parse(io::read_document(path_ / config_file, most_config_bytes), config_path());
   if (path != path_) {
     open_file(path);
@@ -136,6 +143,35 @@ void Folder::open_shards() {
                       "take the index that belongs to the files");
     }
   }
+}
+
+void Folder::open_gguf() {
+  namespace gguf = arch::gguf;
+  gguf_ = true;
+  const std::string what = path_.string();
+  const io::Gguf content = io::parse_gguf(io::FileBytes(path_), what);
+  const gguf::Architecture& architecture = gguf::architecture_of_pairs(content.pairs, what);
+  files_.push_back(io::File::open_to_read(path_));
+  gguf::TensorFacts facts;
+  for (const io::GgufTensor& tensor : content.tensors) {
+    if (tensor.name == gguf::rope_factors_name && tensor.type == &io::gguf_type("F32")) {
+      facts.rope_factors.resize(static_cast<std::size_t>(tensor.bytes) / sizeof(float));
+      files_.front().read_at(tensor.offset, std::as_writable_bytes(std::span(facts.rope_factors)));
+      continue;
+    }
+    const auto known = architecture.huggingface_name(tensor.name);
+    const gguf::TensorName name = known.value_or(gguf::TensorName{tensor.name});
+    tensors_.emplace(name.name, Stored{{name.name, std::string(tensor.type->name), tensor.shape, tensor.offset, tensor.bytes},
+                                       &files_.front(),
+                                       true,
+                                       name.paired});
+  }
+  if (const io::GgufTensor* tokens = content.find("token_embd.weight")) facts.vocabulary = tokens->shape.front();
+  facts.head = content.find("output.weight") != nullptr;
+  facts.biases = content.find("blk.0.attn_output.bias") != nullptr;
+  config_ = gguf::config_of(content.pairs, facts, what);
+  if (const Json* text = content.pairs.find("tokenizer.chat_template"); text != nullptr && text->is_string())
+    chat_template_ = text->string();
 }
 
 const Folder::Stored* Folder::find(std::string_view name) const {

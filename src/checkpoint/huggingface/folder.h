@@ -1,6 +1,7 @@
 #pragma once
 
-// The files of a published model: config.json and safetensors, one or several with an index.
+// The files of a published model: config.json and safetensors, one or several with an index; or a GGUF file, which is read as if
+// it were those.
 
 #include <cstdint>
 #include <map>
@@ -24,23 +25,29 @@ inline constexpr std::string_view tokenizer_file = "tokenizer.json";
 /// Names of tensors by the shard that an index says they are in, a file of its folder; `what` names the index. Throws UserError.
 std::map<std::string, std::vector<std::string>> shards_of_index(std::string_view text, const std::string& what);
 
-/// Whether the path means a published model: a safetensors file, or a folder with config.json or weights that is no run's or
-/// checkpoint's.
+/// Whether the path means a published model: a safetensors or GGUF file, or a folder with config.json or weights that is no run's
+/// or checkpoint's.
 bool is_published(const io::Path& path);
 
 class Folder {
  public:
-  /// A folder, or a safetensors file with config.json beside it. Reads all headers. Throws UserError: files that are missing,
-  /// damaged or of another kind, an index that contradicts the files.
+  /// A folder, a safetensors file with config.json beside it, or a GGUF file. Reads all headers. Throws UserError: files that are
+  /// missing, damaged or of another kind, an index that contradicts the files.
   explicit Folder(const io::Path& path);
 
-  const io::Path& path() const { return path_; }
+  const io::Path& path() const { return path_; }  ///< of a GGUF file, its own
   const Json& config() const { return config_; }
-  std::string config_path() const { return (path_ / config_file).string(); }
+  /// What says so: config.json's path, or a GGUF file's.
+  std::string config_path() const { return gguf_ ? path_.string() : (path_ / config_file).string(); }
+  /// How a chat becomes a text, where a GGUF file says it; else empty.
+  const std::string& chat_template() const { return chat_template_; }
 
   struct Stored {
     io::SafetensorsEntry entry;
     io::File* file;
+    // Of GGUF files:
+    bool rows = false;    ///< a matrix is [out, in] even where the family has it the other way round
+    bool paired = false;  ///< the rows of each head stand in pairs (StoredPart)
   };
   /// The tensor of that name, or null.
   const Stored* find(std::string_view name) const;
@@ -50,8 +57,11 @@ class Folder {
  private:
   void open_file(const io::Path& file);
   void open_shards();
+  void open_gguf();
 
   io::Path path_;
+  bool gguf_ = false;
+  std::string chat_template_;
   Json config_;
   std::vector<io::File> files_;
   std::unordered_map<std::string, Stored> tensors_;

@@ -71,6 +71,28 @@ void Weights::settle_head() {
                                   folder_.config_path(), table->entry.name, head->entry.name));
 }
 
+/// Where the part is; what is wrong with it is added to the problems.
+std::optional<StoredPart> Weights::match(const names::Part& published, const Folder::Stored& stored,
+                                         std::vector<Problem>& problems) const {
+  const auto complain = [&](const std::string& what, std::string_view remedy) {
+    problems.push_back(
+        {fmt::format("{}: the tensor \"{}\" {}", folder_.path().string(), stored.entry.name, what), std::string(remedy)});
+  };
+  const names::Part part = stored.rows ? as_rows(published) : published;
+  const std::optional<ElementType> type = element_type(stored.entry.dtype);
+  if (stored.entry.shape != extents_of(part.shape)) {
+    complain(fmt::format("has the shape [{}], but by {} it is {}", fmt::join(stored.entry.shape, ", "),
+                         stored.rows ? "its keys" : config_file, part.shape.text()),
+             another_config);
+  } else if (!type) {
+    complain(fmt::format("is of type {}", stored.entry.dtype),
+             "weights are read in F32, F16 and BF16, and in GGUF files in Q8_0");
+  } else {
+    return StoredPart{part, stored.file, stored.entry.offset, *type, stored.paired ? model_.config.head_size : 0};
+  }
+  return std::nullopt;
+}
+
 void Weights::match_tensors() {
   std::vector<Problem> problems;
   const auto complain = [&](std::string_view name, const std::string& what, std::string_view remedy) {
@@ -84,7 +106,6 @@ void Weights::match_tensors() {
     for (const names::Part& part : parameter.parts) {
       const Folder::Stored* stored = find(part.name);
       if (stored == nullptr && model_.config.tied && part.name == tokens) stored = find(head);
-      const std::vector<std::int64_t> wanted = extents_of(part.shape);
       if (stored == nullptr) {
         complain(
             part.name, fmt::format("{} is missing", part.shape.text()),
@@ -92,17 +113,7 @@ void Weights::match_tensors() {
         continue;
       }
       used.insert(stored->entry.name);
-      const std::optional<ElementType> type = element_type(stored->entry.dtype);
-      if (stored->entry.shape != wanted) {
-        complain(stored->entry.name,
-                 fmt::format("has the shape [{}], but by {} it is {}", fmt::join(stored->entry.shape, ", "), config_file,
-                             part.shape.text()),
-                 another_config);
-      } else if (!type) {
-        complain(stored->entry.name, fmt::format("is of type {}", stored->entry.dtype), "weights are read in F32, F16 and BF16");
-      } else {
-        parts.push_back({part, stored->file, stored->entry.offset, *type});
-      }
+      if (const std::optional<StoredPart> found = match(part, *stored, problems)) parts.push_back(*found);
     }
   }
   for (const std::string& name : folder_.names()) {

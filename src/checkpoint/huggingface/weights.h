@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,7 +18,7 @@ namespace lockstep::checkpoint::huggingface {
 
 class Weights final : public WeightSource {
  public:
-  /// Opens a folder, or a safetensors file with config.json beside it. Throws UserError: what Folder throws, a config.json that
+  /// Opens what Folder opens. Throws UserError: what Folder throws, a config.json that
   /// is not understood, and tensors that are missing, unknown, or of another shape or type than the model's.
   explicit Weights(const io::Path& path);
 
@@ -25,6 +26,8 @@ class Weights final : public WeightSource {
   const arch::ModelConfig& config() const { return model_.config; }
   /// The parameters, in the order of the model's table.
   const std::vector<arch::huggingface::Parameter>& parameters() const { return table_.parameters; }
+  /// The type that the first of them is stored in.
+  ElementType type() const { return parts_.front().front().type; }
   /// What was decided where the files contradict themselves: to warn about.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -45,6 +48,8 @@ class Weights final : public WeightSource {
   };
   const Folder::Stored* find(std::string_view name) const;
   void settle_head();
+  std::optional<StoredPart> match(const arch::huggingface::Part& published, const Folder::Stored& stored,
+                                  std::vector<Problem>& problems) const;
   void match_tensors();
   void add_pieces(std::vector<Piece>& pieces, std::size_t parameter, std::int64_t first, std::int64_t count) const;
   void gather(std::size_t parameter, std::int64_t first, std::span<float> to, Scratch& scratch) const;

@@ -31,6 +31,22 @@ std::function<void(Aftermath&)> check_conversion(const Words& command, const Wor
   };
 }
 
+/// The same of a file, beside which a Modelfile appears after it.
+std::function<void(Aftermath&)> check_gguf(const Words& command) {
+  return [command](Aftermath& after) {
+    const Tree left = read_tree(after.site.folder());
+    check_sources(after, left);
+    const auto is_whole = [&](const char* name) { return left.contains(name) && left.at(name) == after.after.at(name); };
+    const bool there = left.contains("to.gguf");
+    after.demand(!there || is_whole("to.gguf"), "not the whole file");
+    after.demand(!left.contains("Modelfile") || is_whole("Modelfile"), "not the whole Modelfile");
+    after.demand((there && left.contains("Modelfile")) || !after.succeeded, "success without a result");
+    if (there) return;
+    after.demand_success(command);
+    after.demand_same(read_tree(after.site.folder()), after.after, "in the end");
+  };
+}
+
 Words generate(const std::string& model) {
   return {"generate", "--model", model, "--prompt", "the quick", "--tokens", "1", "--samples", "2", "--threads", "1"};
 }
@@ -56,6 +72,7 @@ void check_text(Aftermath& after, const Words& command) {
 
 std::vector<Scenario> model_scenarios() {
   const Words publish{"convert", "run", "to", "--shard-size", "1", "--threads", "1"};
+  const Words gguf{"convert", "run", "to.gguf", "--type", "q8_0", "--threads", "1"};
   const Words inspect{"inspect", "run", "--verify"};
   const Words import{"convert", "published", "to", "--threads", "1"};
   const auto make_published = [](Site& site) {
@@ -71,6 +88,7 @@ std::vector<Scenario> model_scenarios() {
        .set_up = make_published,
        .command = import,
        .check = check_conversion(import, {"inspect", "to", "--verify"})},
+      {.name = "convert-to-gguf", .set_up = make_run, .command = gguf, .check = check_gguf(gguf)},
       {.name = "generate",
        .set_up = make_run,
        .command = generate("run"),

@@ -1,0 +1,113 @@
+#include "app/published/gguf_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "app/published/published_files.h"
+#include "arch/huggingface/generation_json.h"
+#include "data/gguf_tokenizer.h"
+
+namespace lockstep::app {
+namespace {
+
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+/// Templates that Ollama writes in a language of its own, by what only they have.
+struct ChatForm {
+  std::string_view mark, form, stop;
+};
+constexpr std::array<ChatForm, 2> chat_forms{
+    {{"<|im_start|>", "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}<|im_start|>assistant\n",
+      "<|im_end|>"},
+     {"<|start_header_id|>",
+      "{{ range .Messages }}<|start_header_id|>{{ .Role }}<|end_header_id|>\n\n{{ .Content }}<|eot_id|>{{ end }}"
+      "<|start_header_id|>assistant<|end_header_id|>\n\n",
+      "<|eot_id|>"}}};
+
+/// One of the files as JSON; null where it is not there.
+Json file_of(const Texts& texts, std::string_view name) {
+  const auto found = std::ranges::find(texts, name, &Texts::value_type::first);
+  return found == texts.end() ? Json() : Json::parse(found->second, name);
+}
+const Json* member_of(const Json& json, std::string_view key) { return json.is_object() ? json.find(key) : nullptr; }
+
+/// The file's own, or the one that tokenizer_config.json has, alone or as "default" among others.
+std::string chat_template(const Texts& texts, const Json& tokenizer_config) {
+  const auto file = std::ranges::find(texts, "chat_template.jinja", &Texts::value_type::first);
+  if (file != texts.end()) return file->second;
+  const Json* said = member_of(tokenizer_config, "chat_template");
+  if (said != nullptr && said->is_array()) {
+    for (const Json& one : said->array()) {
+      const Json *name = member_of(one, "name"), *text = member_of(one, "template");
+      if (name != nullptr && text != nullptr && name->is_string() && name->string() == "default" && text->is_string())
+        return text->string();
+    }
+  }
+  return said != nullptr && said->is_string() ? said->string() : "";
+}
+
+/// Whether texts begin with a token of their own: tokenizer_config.json says so, or the template of tokenizer.json does it.
+bool adds_begin(const Json& tokenizer_config, const Json& tokenizer) {
+  if (const Json* said = member_of(tokenizer_config, "add_bos_token"); said != nullptr && said->is_bool()) return said->boolean();
+  const Json* post = member_of(tokenizer, "post_processor");
+  const Json* inner = post != nullptr ? member_of(*post, "processors") : nullptr;
+  const Json::Array all = inner != nullptr && inner->is_array() ? inner->array() : Json::Array{post != nullptr ? *post : Json()};
+  return std::ranges::any_of(all, [](const Json& one) {
+    const Json* single = member_of(one, "single");
+    return single != nullptr && single->is_array() && !single->array().empty() &&
+           member_of(single->array().front(), "SpecialToken") != nullptr;
+  });
+}
+
+std::string modelfile_of(const std::string& chat, const data::Tokenizer* tokenizer, const std::vector<std::int64_t>& ends) {
+  const auto* const form =
+      std::ranges::find_if(chat_forms, [&](const ChatForm& one) { return chat.find(one.mark) != std::string::npos; });
+  const bool known = form != chat_forms.end();
+  std::string text;
+  if (chat.empty() || known) text = fmt::format("TEMPLATE \"\"\"{}\"\"\"\n", known ? form->form : "{{ .Prompt }}");
+  std::vector<std::string> stops;
+  if (known) stops.emplace_back(form->stop);
+  for (const std::int64_t id : ends) {
+    if (tokenizer == nullptr || id < 0 || id >= tokenizer->vocabulary()) continue;
+    const std::string stop(tokenizer->bytes(static_cast<std::int32_t>(id)));
+    if (stop.find_first_of("\"\r\n") == std::string::npos && std::ranges::find(stops, stop) == stops.end()) stops.push_back(stop);
+  }
+  for (const std::string& stop : stops) text += fmt::format("PARAMETER stop \"{}\"\n", stop);
+  return text;
+}
+
+}  // namespace
+
+GgufFiles gguf_files(const Json& run, const arch::ModelConfig& config, Log& log) {
+  if (config.activation == arch::ActivationKind::gelu && !config.gated) {
+    log.warning(
+        "the model has the exact GELU (erf), and llama.cpp computes GPT-2 with the approximation by tanh: values differ by up to "
+        "0.0005");
+  }
+  const checkpoint::huggingface::ExportOptions extras = published_extras(run);
+  const Json* described = member_of(run, "tokenizer");
+  const std::unique_ptr<data::Tokenizer> tokenizer = described != nullptr ? data::make_tokenizer(*described) : nullptr;
+  GgufFiles files{.pairs = Json::Object{{"tokenizer.ggml.model", "none"}}, .modelfile = {}};
+  try {
+    if (tokenizer) files.pairs = data::gguf_of_tokenizer(*tokenizer, config.vocabulary);
+  } catch (const UserError& error) {
+    log.warning(fmt::format("no tokenizer is written: {}", error.problems().front().message));
+  }
+  const Json tokenizer_config = file_of(extras.texts, "tokenizer_config.json");
+  files.pairs.set("tokenizer.ggml.add_bos_token", adds_begin(tokenizer_config, file_of(extras.texts, "tokenizer.json")));
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    const std::vector<std::int64_t> ids = arch::huggingface::token_ids(extras.generation, key, "config.json");
+    const std::string name = key == std::string_view("pad_token_id") ? "padding_token_id" : key;
+    if (!ids.empty() && ids.front() >= 0 && ids.front() < config.vocabulary)
+      files.pairs.set("tokenizer.ggml." + name, ids.front());
+  }
+  const std::string chat = chat_template(extras.texts, tokenizer_config);
+  if (!chat.empty()) files.pairs.set("tokenizer.chat_template", chat);
+  files.modelfile =
+      modelfile_of(chat, tokenizer.get(), arch::huggingface::token_ids(extras.generation, "eos_token_id", "config.json"));
+  return files;
+}
+
+}  // namespace lockstep::app

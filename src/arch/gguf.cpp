@@ -1,0 +1,228 @@
+#include "arch/gguf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "arch/rotary.h"
+
+namespace lockstep::arch::gguf {
+namespace {
+
+using Name = Architecture::Name;
+using Key = Architecture::Key;
+
+constexpr auto gpt2_names = std::to_array<Name>({{"transformer.wte", "token_embd"},
+                                                 {"transformer.wpe", "position_embd"},
+                                                 {"transformer.h.#.ln_1", "blk.#.attn_norm"},
+                                                 {"transformer.h.#.attn.c_attn", "blk.#.attn_qkv"},
+                                                 {"transformer.h.#.attn.c_proj", "blk.#.attn_output"},
+                                                 {"transformer.h.#.ln_2", "blk.#.ffn_norm"},
+                                                 {"transformer.h.#.mlp.c_fc", "blk.#.ffn_up"},
+                                                 {"transformer.h.#.mlp.c_proj", "blk.#.ffn_down"},
+                                                 {"transformer.ln_f", "output_norm"},
+                                                 {"lm_head", "output"}});
+constexpr auto gpt2_keys = std::to_array<Key>({{"context_length", "n_positions", true},
+                                               {"embedding_length", "n_embd", true},
+                                               {"feed_forward_length", "n_inner"},
+                                               {"block_count", "n_layer", true},
+                                               {"attention.head_count", "n_head", true},
+                                               {"attention.head_count_kv", "n_head"},
+                                               {"attention.layer_norm_epsilon", "layer_norm_epsilon", true}});
+
+constexpr auto llama_names = std::to_array<Name>({{"model.embed_tokens", "token_embd"},
+                                                  {"model.layers.#.input_layernorm", "blk.#.attn_norm"},
+                                                  {"model.layers.#.self_attn.q_proj", "blk.#.attn_q", true},
+                                                  {"model.layers.#.self_attn.k_proj", "blk.#.attn_k", true},
+                                                  {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
+                                                  {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
+                                                  {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
+                                                  {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
+                                                  {"model.layers.#.mlp.up_proj", "blk.#.ffn_up"},
+                                                  {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
+                                                  {"model.norm", "output_norm"},
+                                                  {"lm_head", "output"}});
+constexpr auto llama_keys = std::to_array<Key>({{"context_length", "max_position_embeddings", true},
+                                                {"embedding_length", "hidden_size", true},
+                                                {"feed_forward_length", "intermediate_size", true},
+                                                {"block_count", "num_hidden_layers", true},
+                                                {"attention.head_count", "num_attention_heads", true},
+                                                {"attention.head_count_kv", "num_key_value_heads"},
+                                                {"attention.key_length", "head_dim"},
+                                                {"attention.value_length", "head_dim"},
+                                                {"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
+                                                {"rope.dimension_count", "head_dim"},
+                                                {"rope.freq_base", "rope_theta"},
+                                                {"vocab_size", "vocab_size"}});
+
+// Where two have one name in GGUF the first is read.
+constexpr std::array<Architecture, 3> architectures{{{"gpt2", "gpt2", gpt2_names, gpt2_keys},
+                                                     {"llama", "llama", llama_names, llama_keys, true},
+                                                     {"qwen2", "qwen2", llama_names, llama_keys}}};
+
+/// `name` by the pattern `to` where it is one of `from`.
+std::optional<std::string> translated(std::string_view name, std::string_view from, std::string_view to) {
+  const std::size_t dot = name.rfind('.');
+  const std::string_view end = dot == std::string_view::npos ? "" : name.substr(dot);
+  if (end != ".weight" && end != ".bias") return std::nullopt;
+  const std::string_view start = name.substr(0, dot);
+  const std::size_t place = from.find('#');
+  if (place == std::string_view::npos) return start == from ? std::optional(fmt::format("{}{}", to, end)) : std::nullopt;
+  const std::string_view before = from.substr(0, place), behind = from.substr(place + 1);
+  if (start.size() <= before.size() + behind.size() || !start.starts_with(before) || !start.ends_with(behind))
+    return std::nullopt;
+  const std::string_view block = start.substr(place, start.size() - before.size() - behind.size());
+  if (!std::ranges::all_of(block, [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+  std::string text(to);
+  return text.replace(text.find('#'), 1, block) + std::string(end);
+}
+
+const Architecture& known(std::string_view name, std::string_view Architecture::* by, std::string_view what) {
+  const auto* const found = std::ranges::find(architectures, name, by);
+  if (found != architectures.end()) return *found;
+  std::string all;
+  for (const Architecture& one : architectures) all += fmt::format("{}{}", all.empty() ? "" : ", ", one.*by);
+  throw UserError(fmt::format("{}: the architecture {} is not one of GGUF files that are read and written here", what,
+                              Json(name).dump().substr(0, 80)),
+                  "known are " + all);
+}
+
+/// Llama 3.1's scaling leaves no trace but its factors. Published models differ in the factor and in the context before it, a
+/// power of two.
+Json rope_scaling_of(const TensorFacts& tensors, const Json& config, std::string_view what) {
+  constexpr std::int64_t longest = std::int64_t{1} << 20;
+  ModelConfig probe;
+  probe.head_size = 2 * std::ssize(tensors.rope_factors);
+  probe.position = PositionKind::rope;
+  if (const Json* theta = config.find("rope_theta")) probe.rope.theta = theta->number();
+  Rope& rope = probe.rope;
+  rope.scaling = RopeScaling::llama3;
+  rope.factor = std::round(*std::ranges::max_element(tensors.rope_factors) * 1024) / 1024;
+  const auto close = [](float a, float b) { return std::fabs(a - b) <= 1e-5F * std::fabs(a); };
+  const auto fits = [&] { return std::ranges::equal(rope_factors(probe), tensors.rope_factors, close); };
+  const bool possible = rope.theta > 0 && rope.factor >= 1;
+  bool found = possible && fits();  // with the context that is usual
+  for (std::int64_t context = longest; context > 1 && !found && possible; context /= 2) {
+    rope.original_block_size = context;
+    found = fits();
+  }
+  if (!found) {
+    throw UserError(fmt::format("{}: the factors in \"{}\" are not those of Llama 3.1", what, rope_factors_name),
+                    "take the model from its Hugging Face folder");
+  }
+  return Json::Object{{"rope_type", "llama3"},
+                      {"factor", rope.factor},
+                      {"low_freq_factor", rope.low_freq_factor},
+                      {"high_freq_factor", rope.high_freq_factor},
+                      {"original_max_position_embeddings", rope.original_block_size}};
+}
+
+/// A value of a key that says that its part is not there.
+bool says_nothing(const Json& value) {
+  return value.is_string() ? value.string() == "none"
+         : value.is_bool() ? !value.boolean()
+                           : value.is_number() && value.number() == 0;
+}
+
+}  // namespace
+
+std::optional<TensorName> Architecture::gguf_name(std::string_view huggingface) const {
+  for (const Name& row : names) {
+    if (auto found = translated(huggingface, row.huggingface, row.gguf))
+      return TensorName{std::move(*found), paired && row.turned};
+  }
+  return std::nullopt;
+}
+
+std::optional<TensorName> Architecture::huggingface_name(std::string_view gguf) const {
+  for (const Name& row : names) {
+    if (auto found = translated(gguf, row.gguf, row.huggingface)) return TensorName{std::move(*found), paired && row.turned};
+  }
+  return std::nullopt;
+}
+
+const Architecture& architecture_of_config(const Json& config, std::string_view what) {
+  return known(config.at("model_type").string(), &Architecture::model_type, what);
+}
+
+const Architecture& architecture_of_pairs(const Json& pairs, std::string_view what) {
+  const Json* name = pairs.find(architecture_key);
+  if (name != nullptr && name->is_string()) return known(name->string(), &Architecture::name, what);
+  throw UserError(fmt::format("{}: \"{}\" is missing or no text", what, architecture_key), "give the file of a language model");
+}
+
+Json pairs_of(const ModelConfig& config, const Json& json) {
+  const Architecture& architecture = architecture_of_config(json, "the model");
+  if (architecture.name == "gpt2" && config.activation != ActivationKind::gelu_tanh &&
+      config.activation != ActivationKind::gelu) {
+    throw UserError("llama.cpp computes GPT-2 with GELU alone, and this model has another activation",
+                    "write a Hugging Face folder, which says which: leave .gguf out of its name");
+  }
+  Json pairs(Json::Object{{std::string(architecture_key), architecture.name}});
+  for (const Key& key : architecture.keys) {
+    const Json* value = json.find(key.config);
+    if (value == nullptr) continue;
+    const bool inner = value->is_null() && key.config == "n_inner";
+    pairs.set(fmt::format("{}.{}", architecture.name, key.gguf), inner ? Json(config.ffn_width) : *value);
+  }
+  return pairs;
+}
+
+Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view what) {
+  const Architecture& architecture = architecture_of_pairs(pairs, what);
+  std::vector<Problem> problems;
+  const auto refuse = [&](const std::string& problem, const char* remedy) {
+    problems.push_back({fmt::format("{}: {}", what, problem), remedy});
+  };
+  Json config(Json::Object{{"model_type", architecture.model_type}});
+  const std::string start = fmt::format("{}.", architecture.name);
+  for (const Key& key : architecture.keys) {
+    const Json* value = pairs.find(start + std::string(key.gguf));
+    const Json* before = config.find(key.config);
+    if (value == nullptr) {
+      if (key.required) refuse(fmt::format("\"{}{}\" is missing", start, key.gguf), "give a complete file of a language model");
+    } else if (!value->is_number()) {
+      refuse(fmt::format("\"{}{}\" is {}, but must be a number", start, key.gguf, value->dump().substr(0, 80)),
+             "models whose layers differ are not read");
+    } else if (before != nullptr && before->number() != value->number()) {
+      refuse(fmt::format("\"{}{}\" is {} where {} is needed", start, key.gguf, value->dump(), before->dump()),
+             "heads of one size, turned as a whole, are read");
+    } else {
+      config.set(std::string(key.config), *value);
+    }
+  }
+  for (const auto& [key, value] : pairs.object()) {
+    const std::string_view rest = key.starts_with(start) ? std::string_view(key).substr(start.size()) : "";
+    if (rest.empty() || says_nothing(value) || std::ranges::find(architecture.keys, rest, &Key::gguf) != architecture.keys.end())
+      continue;
+    refuse(fmt::format("{} is {}: this key is not known", Json(key).dump(), value.dump().substr(0, 80)),
+           "take the model from its Hugging Face folder");
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+  config.set("vocab_size", tensors.vocabulary);
+  config.set("tie_word_embeddings", !tensors.head);
+  if (tensors.biases && architecture.name == "llama") config.set("attention_bias", true).set("mlp_bias", true);
+  if (!tensors.rope_factors.empty()) config.set("rope_scaling", rope_scaling_of(tensors, config, what));
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    if (const Json* id = pairs.find(fmt::format("tokenizer.ggml.{}", key))) config.set(key, *id);
+  }
+  return config;
+}
+
+std::vector<float> rope_factors(const ModelConfig& config) {
+  if (config.position != PositionKind::rope || config.rope.scaling == RopeScaling::none) return {};
+  if (config.rope.scaling != RopeScaling::llama3) {
+    throw UserError("the scaling of the model's rotary positions is not written to GGUF files",
+                    "write a Hugging Face folder: leave .gguf out of its name");
+  }
+  ModelConfig plain = config;
+  plain.rope.scaling = RopeScaling::none;
+  std::vector<float> factors = rotary_frequencies(plain);
+  const std::vector<float> scaled = rotary_frequencies(config);
+  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] /= scaled[i];
+  return factors;
+}
+
+}  // namespace lockstep::arch::gguf

@@ -1,0 +1,165 @@
+// Published models by the names of llama.cpp.
+
+#include "arch/gguf.h"
+
+#include <gtest/gtest.h>
+
+#include "arch/huggingface/config_json.h"
+
+namespace lockstep::arch::gguf {
+namespace {
+
+namespace names = arch::huggingface;
+
+ModelConfig gpt2() {
+  ModelConfig config;
+  config.layers = 11;
+  config.vocabulary = 47;
+  config.activation = ActivationKind::gelu_tanh;
+  config.bias = config.qkv_bias = true;
+  return config;
+}
+ModelConfig llama() {
+  ModelConfig config;
+  config.layers = 2;
+  config.heads = 6;
+  config.kv_heads = 2;
+  config.width = 24;
+  config.head_size = 10;
+  config.ffn_width = 40;
+  config.vocabulary = 47;
+  config.norm = NormKind::rmsnorm;
+  config.norm_eps = 1e-6F;
+  config.position = PositionKind::rope;
+  config.rope.theta = 500000;
+  config.activation = ActivationKind::silu;
+  config.gated = true;
+  config.tied = false;
+  return config;
+}
+ModelConfig qwen2() {
+  ModelConfig config = llama();
+  config.qkv_bias = config.tied = true;
+  return config;
+}
+
+Json pairs_of(const ModelConfig& config) { return gguf::pairs_of(config, names::to_json(config, names::family_of(config))); }
+TensorFacts facts_of(const ModelConfig& config) {
+  return {.vocabulary = config.vocabulary, .head = !config.tied, .biases = config.bias, .rope_factors = rope_factors(config)};
+}
+std::string refusal(const Json& pairs, const TensorFacts& facts) {
+  try {
+    config_of(pairs, facts, "some.gguf");
+  } catch (const UserError& error) {
+    EXPECT_TRUE(error.problems().front().message.starts_with("some.gguf: "));
+    EXPECT_FALSE(error.problems().front().remedy.empty());
+    return error.what();
+  }
+  return "no error";
+}
+#define EXPECT_SAYS(part, text) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, text)
+
+TEST(GgufNames, EveryTensorOfAFamilyHasOneAndComesBack) {
+  for (const ModelConfig& config : {gpt2(), llama(), qwen2()}) {
+    const names::Family family = names::family_of(config);
+    const Architecture& architecture = architecture_of_config(names::to_json(config, family), "it");
+    const names::TensorTable table = names::tensor_table(config, family);
+    std::size_t paired = 0;
+    for (const names::Parameter& parameter : table.parameters) {
+      for (const names::Part& part : parameter.parts) {
+        const auto there = architecture.gguf_name(part.name);
+        ASSERT_TRUE(there) << part.name;
+        const auto back = architecture.huggingface_name(there->name);
+        ASSERT_TRUE(back) << there->name;
+        EXPECT_EQ(back->name, part.name);
+        EXPECT_EQ(back->paired, there->paired);
+        if (there->paired) ++paired;
+      }
+    }
+    EXPECT_EQ(paired, architecture.name == "llama" ? 4U : 0U) << "q and k of each layer";
+  }
+}
+
+TEST(GgufNames, AreThoseOfGgufPy) {
+  const Architecture& gpt2 = architecture_of_config(Json::Object{{"model_type", "gpt2"}}, "it");
+  EXPECT_EQ(gpt2.gguf_name("transformer.h.10.mlp.c_proj.bias")->name, "blk.10.ffn_down.bias");
+  EXPECT_EQ(gpt2.gguf_name("transformer.wpe.weight")->name, "position_embd.weight");
+  const Architecture& llama = architecture_of_pairs(Json::Object{{"general.architecture", "llama"}}, "it");
+  EXPECT_EQ(llama.gguf_name("model.layers.3.self_attn.k_proj.weight")->name, "blk.3.attn_k.weight");
+  EXPECT_TRUE(llama.huggingface_name("blk.3.attn_q.bias")->paired);
+  for (const char* name :
+       {"blk.x.attn_q.weight", "blk..attn_q.weight", "blk.1.attn_q", "blk.1.attn_q.scale", "attn_q.weight", ""})
+    EXPECT_FALSE(llama.huggingface_name(name)) << name;
+}
+
+TEST(GgufKeys, GiveBackTheModel) {
+  std::vector<ModelConfig> configs = {gpt2(), llama(), qwen2(), llama(), llama(), llama()};
+  configs[3].bias = configs[3].qkv_bias = true;
+  configs[4].rope.scaling = configs[5].rope.scaling = RopeScaling::llama3;
+  configs[5].rope.theta = 100;
+  configs[5].rope.factor = 3;
+  configs[5].rope.original_block_size = 32;
+  for (const ModelConfig& config : configs) {
+    const Json json = config_of(pairs_of(config), facts_of(config), "some.gguf");
+    EXPECT_EQ(names::model_from_json(json, "some.gguf").config, config) << json.dump();
+  }
+}
+
+TEST(GgufKeys, AreThoseOfGgufPy) {
+  EXPECT_EQ(pairs_of(llama()).dump(),
+            R"({"general.architecture":"llama","llama.context_length":1024,"llama.embedding_length":24,)"
+            R"("llama.feed_forward_length":40,"llama.block_count":2,"llama.attention.head_count":6,)"
+            R"("llama.attention.head_count_kv":2,"llama.attention.key_length":10,"llama.attention.value_length":10,)"
+            R"("llama.attention.layer_norm_rms_epsilon":1e-06,"llama.rope.dimension_count":10,"llama.rope.freq_base":500000.0,)"
+            R"("llama.vocab_size":47})");
+  EXPECT_EQ(pairs_of(gpt2()).at("gpt2.feed_forward_length").integer(), 3072) << "it goes without saying in config.json";
+}
+
+// Half of the keys that are not said have a usual value; tokens are taken along.
+TEST(GgufKeys, NeedNotSayEverything) {
+  Json pairs(Json::Object{{"general.architecture", "llama"}, {"tokenizer.ggml.eos_token_id", 3}, {"llama.expert_count", 0}});
+  const Json all = pairs_of(llama());
+  for (const auto& [key, value] : all.object()) {
+    if (key.find("length") != std::string::npos || key.find("block") != std::string::npos || key.ends_with("epsilon") ||
+        key.ends_with("head_count"))
+      pairs.set(key, value);
+  }
+  const Json json = config_of(pairs, facts_of(llama()), "some.gguf");
+  const ModelConfig config = names::model_from_json(json, "some.gguf").config;
+  EXPECT_EQ(config.kv_heads, 6);
+  EXPECT_EQ(config.rope.theta, 10000);
+  EXPECT_EQ(json.at("eos_token_id").integer(), 3);
+}
+
+TEST(GgufKeys, ThatAreMissingOrNotKnownAreRefused) {
+  const TensorFacts facts = facts_of(llama());
+  EXPECT_SAYS("\"general.architecture\" is missing", refusal(Json::Object{}, facts));
+  EXPECT_SAYS("the architecture \"mamba\" is not one", refusal(Json::Object{{"general.architecture", "mamba"}}, facts));
+  EXPECT_SAYS("\"llama.block_count\" is missing", refusal(Json::Object{{"general.architecture", "llama"}}, facts));
+  const auto with = [&](const char* key, Json value) {
+    Json pairs = pairs_of(llama());
+    pairs.set(key, std::move(value));
+    return refusal(pairs, facts);
+  };
+  EXPECT_EQ("no error", with("general.name", "it"));
+  EXPECT_SAYS("\"llama.embedding_length\" is \"24\", but must be a number", with("llama.embedding_length", "24"));
+  EXPECT_SAYS("\"llama.attention.head_count_kv\" is [2,3]", with("llama.attention.head_count_kv", Json::Array{2, 3}));
+  EXPECT_SAYS("\"llama.rope.dimension_count\" is 6 where 10 is needed", with("llama.rope.dimension_count", 6));
+  EXPECT_SAYS("\"llama.expert_count\" is 8: this key is not known", with("llama.expert_count", 8));
+  EXPECT_EQ("no error", with("llama.rope.scaling.type", "none"));
+  EXPECT_SAYS("\"llama.rope.scaling.type\" is \"yarn\"", with("llama.rope.scaling.type", "yarn"));
+  TensorFacts strange = facts;
+  strange.rope_factors = {1, 2, 7, 8, 8};
+  EXPECT_SAYS("the factors in \"rope_freqs.weight\" are not those of Llama 3.1", refusal(pairs_of(llama()), strange));
+}
+
+TEST(GgufKeys, AreNotWrittenForWhatLlamaCppDoesNotCompute) {
+  ModelConfig config = gpt2();
+  config.activation = ActivationKind::relu;
+  EXPECT_THROW(pairs_of(config), UserError);
+  config.activation = ActivationKind::gelu;
+  EXPECT_NO_THROW(pairs_of(config));
+}
+
+}  // namespace
+}  // namespace lockstep::arch::gguf

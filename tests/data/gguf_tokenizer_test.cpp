@@ -1,0 +1,111 @@
+// Tokenizers as GGUF files have them.
+
+#include "data/gguf_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include "data/bpe/bpe_tokenizer.h"
+#include "data/bpe/tokenizer_json.h"
+#include "data/support.h"
+#include "io/file.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::int64_t vocabulary = 2000;
+
+std::vector<std::int32_t> encoded(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::int32_t> ids(tokenizer.room(text.size()));
+  std::string unknown;
+  ids.resize(tokenizer.encode(text, ids, unknown));
+  return ids;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const Json& json) {
+  return bpe::make_bpe_tokenizer(bpe::model_from_json(json, "it"), json.dump(), bpe::AddedTokens::found);
+}
+
+std::unique_ptr<Tokenizer> small() {
+  const Json golden = Json::parse(io::read_file("tests/golden/data/tokens.json"));
+  return tokenizer_of(golden.at("small").array()[0].at("tokenizer"));
+}
+
+std::string refusal(const Json& pairs) {
+  return user_error([&] { tokenizer_of_gguf(pairs, "some.gguf"); });
+}
+#define EXPECT_SAYS(part, text) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, text)
+
+TEST(GgufTokenizer, ComesBackWithItsIds) {
+  const Json golden = Json::parse(io::read_file("tests/golden/data/tokens.json"));
+  std::size_t tried = 0;
+  for (const Json& one : golden.at("small").array()) {
+    const auto before = tokenizer_of(one.at("tokenizer"));
+    Json pairs;
+    try {
+      pairs = gguf_of_tokenizer(*before, vocabulary);
+    } catch (const UserError& error) {
+      EXPECT_SAYS("llama.cpp has no tokenizer that splits as this one", error.what());
+      continue;
+    }
+    const auto after = tokenizer_of_gguf(pairs, "some.gguf");
+    for (const Json& text : golden.at("texts").array())
+      EXPECT_EQ(encoded(*after, text.string()), encoded(*before, text.string())) << text.string();
+    ++tried;
+  }
+  EXPECT_GE(tried, 3U);
+}
+
+TEST(GgufTokenizer, HasATextForEveryId) {
+  const Json pairs = gguf_of_tokenizer(*small(), vocabulary);
+  const Json::Array &tokens = pairs.at("tokenizer.ggml.tokens").array(), &types = pairs.at("tokenizer.ggml.token_type").array();
+  ASSERT_EQ(tokens.size(), static_cast<std::size_t>(vocabulary));
+  ASSERT_EQ(types.size(), tokens.size());
+  EXPECT_EQ(tokens.back().string(), "[PAD1999]");
+  EXPECT_EQ(types.back().integer(), 5);
+  EXPECT_THROW(gguf_of_tokenizer(*small(), 10), UserError);
+}
+
+// Characters of several bytes are merged of them, one after the other.
+TEST(GgufTokenizer, OfCharactersHasMergesThatMakeThem) {
+  const Json pairs = gguf_of_tokenizer(*make_char_tokenizer("ab\xC3\xBC\xE2\x82\xAC"), 5);
+  EXPECT_EQ(pairs.at("tokenizer.ggml.tokens").dump(),
+            "[\"a\",\"b\",\"\xC3\x83\xC2\xBC\",\"\xC3\xA2\xC4\xA4\xC2\xAC\",\"[PAD4]\"]");
+  EXPECT_EQ(pairs.at("tokenizer.ggml.merges").dump(),
+            "[\"\xC3\x83 \xC2\xBC\",\"\xC3\xA2 \xC4\xA4\",\"\xC3\xA2\xC4\xA4 \xC2\xAC\"]");
+  EXPECT_EQ(tokenizer_of_gguf(pairs, "some.gguf")->describe().dump(),
+            make_char_tokenizer("ab\xC3\xBC\xE2\x82\xAC")->describe().dump());
+  const auto bytes = gguf_of_tokenizer(*make_byte_tokenizer(), 256);
+  EXPECT_EQ(encoded(*tokenizer_of_gguf(bytes, "some.gguf"), "h\xC3\xBC"), (std::vector<std::int32_t>{104, 195, 188}));
+}
+
+TEST(GgufTokenizer, BeginsTextsWhereTheFileSaysSo) {
+  Json pairs = gguf_of_tokenizer(*small(), vocabulary);
+  const auto post = [&] { return Json::parse(tokenizer_of_gguf(pairs, "some.gguf")->tokenizer_json()).at("post_processor"); };
+  pairs.set("tokenizer.ggml.bos_token_id", 7);
+  EXPECT_TRUE(post().is_null());
+  pairs.set("tokenizer.ggml.add_bos_token", true);
+  EXPECT_EQ(post().at("special_tokens").object().front().second.at("ids").dump(), "[7]");
+  pairs.set("tokenizer.ggml.bos_token_id", vocabulary);
+  EXPECT_TRUE(post().is_null());
+}
+
+TEST(GgufTokenizer, OfAnotherKindIsRefused) {
+  const Json good = gguf_of_tokenizer(*small(), vocabulary);
+  const auto with = [&](const char* key, Json value) {
+    Json pairs = good;
+    pairs.set(std::string("tokenizer.ggml.") + key, std::move(value));
+    return refusal(pairs);
+  };
+  EXPECT_SAYS("its tokenizer, \"\" of kind \"\", is not supported", refusal(Json::Object{}));
+  EXPECT_SAYS("of kind \"llama\"", with("model", "llama"));
+  EXPECT_SAYS("\"deepseek-llm\"", with("pre", "deepseek-llm"));
+  EXPECT_SAYS("\"tokenizer.ggml.merges\" is missing or no list", with("merges", "a b"));
+  EXPECT_SAYS("\"tokenizer.ggml.tokens\" has 2000 and \"tokenizer.ggml.token_type\" 1 elements",
+              with("token_type", Json::Array{1}));
+  EXPECT_SAYS("the merge \"ab\" is no pair of tokens", with("merges", Json::Array{"ab"}));
+  EXPECT_SAYS("the merge \"\" is no pair of tokens", with("merges", Json::Array{""}));
+  EXPECT_SAYS("which has no token", with("merges", Json::Array{"q zzzzz"}));
+}
+
+}  // namespace
+}  // namespace lockstep::data
