@@ -69,7 +69,7 @@ LoadedModel load_published(const ModelOptions& options, std::int64_t context, Se
 }  // namespace
 
 void ModelOptions::declare(CommandLine& line, const std::string& shared) {
-  line.positional("MODEL", model, "folder of a run, a checkpoint or a Hugging Face model", true, {"--model"});
+  line.positional("MODEL", model, "folder of a run, a checkpoint or a Hugging Face model, or a GGUF file", true, {"--model"});
   line.option("--checkpoint", checkpoint, "best|last|STEP", "of a run");
   layout.declare(line,
                  "ranks that have one copy of the model together: tp=N, each a part of every layer; pp=N, each a part of its "

@@ -57,6 +57,11 @@ constexpr auto llama_keys = std::to_array<Key>({{"context_length", "max_position
                                                 {"rope.freq_base", "rope_theta"},
                                                 {"vocab_size", "vocab_size"}});
 
+// What of a config.json is said otherwise, or not at all because llama.cpp knows it of the architecture.
+constexpr auto other_keys = std::to_array<std::string_view>(
+    {"architectures", "model_type", "vocab_size", "hidden_act", "activation_function", "attn_pdrop", "embd_pdrop", "resid_pdrop",
+     "attention_dropout", "attention_bias", "mlp_bias", "tie_word_embeddings", "rope_scaling"});
+
 // Where two have one name in GGUF the first is read.
 constexpr std::array<Architecture, 3> architectures{{{"gpt2", "gpt2", gpt2_names, gpt2_keys},
                                                      {"llama", "llama", llama_names, llama_keys, true},
@@ -121,9 +126,8 @@ Json rope_scaling_of(const TensorFacts& tensors, const Json& config, std::string
 
 /// A value of a key that says that its part is not there.
 bool says_nothing(const Json& value) {
-  return value.is_string() ? value.string() == "none"
-         : value.is_bool() ? !value.boolean()
-                           : value.is_number() && value.number() == 0;
+  if (value.is_string()) return value.string() == "none";
+  return value.is_null() || (value.is_bool() && !value.boolean()) || (value.is_number() && value.number() == 0);
 }
 
 }  // namespace
@@ -166,6 +170,14 @@ Json pairs_of(const ModelConfig& config, const Json& json) {
     if (value == nullptr) continue;
     const bool inner = value->is_null() && key.config == "n_inner";
     pairs.set(fmt::format("{}.{}", architecture.name, key.gguf), inner ? Json(config.ffn_width) : *value);
+  }
+  for (const auto& [key, value] : json.object()) {
+    const bool known = std::ranges::find(architecture.keys, key, &Key::config) != architecture.keys.end() ||
+                       std::ranges::find(other_keys, key) != other_keys.end();
+    if (known || says_nothing(value)) continue;
+    throw UserError(
+        fmt::format("GGUF's architecture \"{}\" cannot say \"{}\": {}", architecture.name, key, value.dump().substr(0, 80)),
+        "write a Hugging Face folder: leave .gguf out of its name");
   }
   return pairs;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -40,36 +41,75 @@ constexpr std::array<Splitting, 7> splittings{{{"gpt-2", bpe::Pattern::gpt2},
                                                {"dbrx", bpe::Pattern::llama3},
                                                {"qwen2", bpe::Pattern::qwen2, false, true}}};
 
+[[noreturn]] void refuse_to_write() {
+  throw UserError("llama.cpp has no tokenizer that splits as this one does",
+                  "write a Hugging Face folder: leave .gguf out of its name");
+}
+
 struct Lists {
   Json::Array tokens, types, merges;
   std::string_view pre;
 };
 
-Lists lists_of_bpe(const Tokenizer& tokenizer) {
-  const bpe::Model model = bpe::model_from_json(Json::parse(tokenizer.tokenizer_json(), "tokenizer.json"), "tokenizer.json");
-  const auto* const splitting = std::ranges::find_if(
-      splittings, [&](const Splitting& one) { return one.pattern == model.pattern && one.whole_words == model.whole_words; });
-  if (splitting == splittings.end()) {
-    throw UserError(fmt::format("llama.cpp has no tokenizer that splits as this one: {}, words that are tokens {}",
-                                bpe::regex_of(model.pattern), model.whole_words ? "whole" : "merged"),
-                    "write a Hugging Face folder: leave .gguf out of its name");
+/// The steps of a part of a tokenizer.json, one or a Sequence of them.
+Json::Array steps_of(const Json& json, const char* part, const char* list) {
+  const Json* value = json.find(part);
+  if (value == nullptr || value->is_null()) return {};
+  return value->at("type").string() == "Sequence" ? value->at(list).array() : Json::Array{*value};
+}
+
+bool says(const Json& step, const char* key, bool usual) {
+  const Json* value = step.find(key);
+  return value != nullptr && value->is_bool() ? value->boolean() : usual;
+}
+
+/// What a tokenizer.json splits texts by; nothing for what llama.cpp does not do.
+std::optional<bpe::Pattern> pattern_of(const Json& json) {
+  for (const Json& step : steps_of(json, "normalizer", "normalizers")) {
+    if (step.at("type").string() != "NFC") return std::nullopt;
   }
+  std::optional<bpe::Pattern> pattern;
+  bool bytes = false;
+  for (const Json& step : steps_of(json, "pre_tokenizer", "pretokenizers")) {
+    const std::string& type = step.at("type").string();
+    const Json* regex = type == "Split" ? step.at("pattern").find("Regex") : nullptr;
+    if (regex != nullptr && !pattern) {
+      pattern = bpe::pattern_of(regex->string());
+    } else if (type == "ByteLevel" && !says(step, "add_prefix_space", true)) {
+      bytes = true;
+      if (!pattern && says(step, "use_regex", true)) pattern = bpe::Pattern::gpt2;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return bytes ? pattern : std::nullopt;
+}
+
+Lists lists_of_bpe(const Tokenizer& tokenizer) {
+  const Json json = Json::parse(tokenizer.tokenizer_json(), "tokenizer.json");
+  const Json& model = json.at("model");
+  const std::optional<bpe::Pattern> pattern = pattern_of(json);
+  const bool whole_words = says(model, "ignore_merges", false);
+  const auto* const splitting = std::ranges::find_if(
+      splittings, [&](const Splitting& one) { return one.pattern == pattern && one.whole_words == whole_words; });
+  if (splitting == splittings.end()) refuse_to_write();
   Lists lists;
   lists.pre = splitting->name;
-  std::vector<std::string> texts;
-  for (const std::string& bytes : model.tokens) {
-    texts.push_back(bpe::to_alphabet(bytes));
-    lists.types.emplace_back(bytes.empty() ? unused_token : normal_token);
+  lists.tokens.resize(static_cast<std::size_t>(tokenizer.vocabulary()));
+  lists.types.resize(lists.tokens.size(), unused_token);
+  const auto set = [&](std::int64_t id, const std::string& text, std::int64_t type) {
+    lists.tokens.at(static_cast<std::size_t>(id)) = text;
+    lists.types.at(static_cast<std::size_t>(id)) = type;
+  };
+  for (const auto& [text, id] : model.at("vocab").object()) set(id.integer(), text, normal_token);
+  if (const Json* added = json.find("added_tokens"); added != nullptr && added->is_array()) {
+    for (const Json& token : added->array())
+      set(token.at("id").integer(), token.at("content").string(), says(token, "special", false) ? control_token : user_token);
   }
-  for (const bpe::AddedToken& token : model.added) {
-    const auto id = static_cast<std::size_t>(token.id);
-    texts[id] = token.content;
-    lists.types[id] = token.special ? control_token : user_token;
+  for (const Json& merge : model.at("merges").array()) {
+    if (merge.is_array()) lists.merges.emplace_back(merge.array()[0].string() + " " + merge.array()[1].string());
+    if (merge.is_string() && !merge.string().starts_with("#version")) lists.merges.push_back(merge);
   }
-  for (const bpe::Merge& merge : model.merges) {
-    lists.merges.emplace_back(texts[static_cast<std::size_t>(merge.left)] + " " + texts[static_cast<std::size_t>(merge.right)]);
-  }
-  lists.tokens.assign(texts.begin(), texts.end());
   return lists;
 }
 
@@ -110,6 +150,19 @@ Json begin_of(const Json& pairs, const Json::Array& tokens, bool usual) {
                       {"special_tokens", Json::Object{{token, entry}}}};
 }
 
+Json byte_level(bool use_regex) {
+  return Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
+}
+
+Json pre_tokenizer_of(bpe::Pattern pattern) {
+  if (pattern == bpe::Pattern::gpt2) return byte_level(true);
+  const Json split(Json::Object{{"type", "Split"},
+                                {"pattern", Json::Object{{"Regex", bpe::regex_of(pattern)}}},
+                                {"behavior", "Isolated"},
+                                {"invert", false}});
+  return Json::Object{{"type", "Sequence"}, {"pretokenizers", Json::Array{split, byte_level(false)}}};
+}
+
 /// A tokenizer of characters, where each token is one and they are in order; else null.
 std::unique_ptr<Tokenizer> characters_of(const Json::Array& tokens, const Json::Array& types) {
   std::string all;
@@ -132,6 +185,7 @@ std::string text_at(const Json& pairs, const char* key) {
 }  // namespace
 
 Json gguf_of_tokenizer(const Tokenizer& tokenizer, std::int64_t vocabulary) {
+  if (tokenizer.name() != "bpe" && tokenizer.name() != "char" && tokenizer.name() != "byte") refuse_to_write();
   Lists lists = tokenizer.name() == "bpe" ? lists_of_bpe(tokenizer) : lists_of_characters(tokenizer);
   if (std::ssize(lists.tokens) > vocabulary) {
     throw UserError(fmt::format("the tokenizer has {} tokens, and the model knows {}", lists.tokens.size(), vocabulary),
@@ -164,32 +218,25 @@ std::unique_ptr<Tokenizer> tokenizer_of_gguf(const Json& pairs, const std::strin
         incomplete);
   }
   if (std::unique_ptr<Tokenizer> characters = characters_of(tokens, types)) return characters;
-  bpe::ModelBuilder builder(what, tokens.size());
-  const auto with_type = [&](auto wanted, const auto& take) {
-    for (std::size_t id = 0; id < tokens.size(); ++id) {
-      if (wanted(types[id].integer())) take(tokens[id].string(), static_cast<std::int64_t>(id));
-    }
-  };
-  with_type([](std::int64_t type) { return type != unused_token; },
-            [&](const std::string& token, std::int64_t id) { builder.token(token, id); });
-  for (const Json& merge : list_at(pairs, merges_key, what)) {
-    const std::string& pair = merge.string();
-    const std::size_t space = pair.find(' ', 1);
-    if (space == std::string::npos)
-      throw UserError(fmt::format("{}: the merge \"{}\" is no pair of tokens", what, pair), incomplete);
-    builder.merge(std::string_view(pair).substr(0, space), std::string_view(pair).substr(space + 1));
+  Json::Object vocabulary;
+  Json::Array added;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto id = static_cast<std::int64_t>(i);
+    const std::int64_t type = types[i].integer();
+    if (type != unused_token) vocabulary.emplace_back(tokens[i].string(), id);
+    if (type != control_token && type != user_token) continue;
+    added.emplace_back(Json::Object{{"id", id}, {"content", tokens[i]}, {"special", type == control_token}});
+    for (const char* key : {"single_word", "lstrip", "rstrip", "normalized"}) added.back().set(key, false);
   }
-  with_type([](std::int64_t type) { return type == control_token || type == user_token; },
-            [&](const std::string& token, std::int64_t id) {
-              const bool special = types[static_cast<std::size_t>(id)].integer() == control_token;
-              builder.added(id, {.content = token, .special = special});
-            });
-  bpe::Model model = builder.take();
-  model.pattern = splitting->pattern;
-  model.whole_words = splitting->whole_words;
-  model.nfc = splitting->nfc;
-  std::string json = bpe::to_json(model).set("post_processor", begin_of(pairs, tokens, splitting->whole_words)).dump();
-  return bpe::make_bpe_tokenizer(std::move(model), std::move(json), bpe::AddedTokens::found);
+  const Json json(
+      Json::Object{{"version", "1.0"},
+                   {"added_tokens", std::move(added)},
+                   {"normalizer", splitting->nfc ? Json(Json::Object{{"type", "NFC"}}) : Json()},
+                   {"pre_tokenizer", pre_tokenizer_of(splitting->pattern)},
+                   {"post_processor", begin_of(pairs, tokens, splitting->whole_words)},
+                   {"decoder", byte_level(true)},
+                   {"model", bpe::bpe_json(std::move(vocabulary), list_at(pairs, merges_key, what), splitting->whole_words)}});
+  return bpe::make_bpe_tokenizer(bpe::model_from_json(json, what), json.dump(), bpe::AddedTokens::found);
 }
 
 }  // namespace lockstep::data

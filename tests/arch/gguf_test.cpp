@@ -161,5 +161,19 @@ TEST(GgufKeys, AreNotWrittenForWhatLlamaCppDoesNotCompute) {
   EXPECT_NO_THROW(pairs_of(config));
 }
 
+// What a family may say beside the table is not lost in silence.
+TEST(GgufKeys, AreNotWrittenWithoutWhatTheyCannotSay) {
+  Json json = names::to_json(llama(), names::Family::llama);
+  json.set("sliding_window", nullptr);
+  EXPECT_NO_THROW(gguf::pairs_of(llama(), json));
+  json.set("sliding_window", 4096);
+  try {
+    gguf::pairs_of(llama(), json);
+    ADD_FAILURE() << "it was written";
+  } catch (const UserError& error) {
+    EXPECT_SAYS("architecture \"llama\" cannot say \"sliding_window\": 4096", error.what());
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::arch::gguf

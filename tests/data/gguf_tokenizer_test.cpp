@@ -102,8 +102,8 @@ TEST(GgufTokenizer, OfAnotherKindIsRefused) {
   EXPECT_SAYS("\"tokenizer.ggml.merges\" is missing or no list", with("merges", "a b"));
   EXPECT_SAYS("\"tokenizer.ggml.tokens\" has 2000 and \"tokenizer.ggml.token_type\" 1 elements",
               with("token_type", Json::Array{1}));
-  EXPECT_SAYS("the merge \"ab\" is no pair of tokens", with("merges", Json::Array{"ab"}));
-  EXPECT_SAYS("the merge \"\" is no pair of tokens", with("merges", Json::Array{""}));
+  EXPECT_SAYS("the merge ab is not a pair of tokens", with("merges", Json::Array{"ab"}));
+  EXPECT_SAYS("the merge 3 is not a pair of tokens", with("merges", Json::Array{3}));
   EXPECT_SAYS("which has no token", with("merges", Json::Array{"q zzzzz"}));
 }
 

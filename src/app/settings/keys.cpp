@@ -96,7 +96,7 @@ std::vector<Key> train_keys() {
       train<&Train::init_from>(
           "train.init_from", any, loose, "",
           "scratch, resume (the newest in log.dir), auto (resume where there is one, else scratch) or the folder of a run, "
-          "checkpoint or Hugging Face model"),
+          "checkpoint or Hugging Face model, or a GGUF file"),
       train<&Train::wandb_project>("train.wandb_project", any, loose, "", "where examples/wandb_upload.py sends a run"),
       train<&Train::max_iters>("train.max_iters", positive, loose, "iterations", "optimizer steps of the run"),
       train<&Train::warmup_iters>("train.warmup_iters", counted, learns, "iterations", "steps in which the learning rate rises"),
