@@ -12,6 +12,7 @@ Command generate_command();
 Command eval_command();
 Command inspect_command();
 Command convert_command();
+Command template_command();
 Command bench_command();
 Command plan_command();
 Command verify_command();

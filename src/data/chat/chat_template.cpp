@@ -1,0 +1,223 @@
+#include "data/chat/chat_template.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/text/visible.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::uint64_t most_bytes = std::uint64_t{16} << 20;
+constexpr const char *config_file = "tokenizer_config.json", *template_file = "chat_template.jinja";
+
+struct Named {
+  std::string_view name, source;
+};
+constexpr std::array<Named, 3> known = {{
+    {"chatml",
+     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}{% if message['role'] == 'assistant' %}"
+     "{% generation %}{{ message['content'] + '<|im_end|>\\n' }}{% endgeneration %}{% else %}"
+     "{{ message['content'] + '<|im_end|>\\n' }}{% endif %}{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"},
+    {"llama3",
+     "{{ bos_token }}{% for message in messages %}{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}"
+     "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] | trim + '<|eot_id|>' }}{% endgeneration %}"
+     "{% else %}{{ message['content'] | trim + '<|eot_id|>' }}{% endif %}{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"},
+    {"zephyr",
+     "{% for message in messages %}{{ '<|' + message['role'] + '|>\\n' }}{% if message['role'] == 'assistant' %}"
+     "{% generation %}{{ message['content'] + eos_token + '\\n' }}{% endgeneration %}{% else %}"
+     "{{ message['content'] + eos_token + '\\n' }}{% endif %}{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"},
+}};
+
+// "bos_token": "<s>", or {"content": "<s>", ...}
+Json::Object tokens_of(const Json& config) {
+  Json::Object tokens;
+  for (const auto& [key, value] : config.object()) {
+    if (!key.ends_with("_token")) continue;
+    const Json* text = value.is_object() ? value.find("content") : &value;
+    if (text != nullptr && text->is_string()) tokens.emplace_back(key, *text);
+  }
+  return tokens;
+}
+
+// A text, or a list of {"name", "template"}.
+std::string source_of(const Json& config, const std::string& path, bool with_tools) {
+  const Json* found = config.find("chat_template");
+  if (found != nullptr && found->is_string()) return found->string();
+  if (found != nullptr && found->is_array()) {
+    for (const std::string_view name : {std::string_view(with_tools ? "tool_use" : "default"), std::string_view("default")}) {
+      for (const Json& one : found->array()) {
+        if (one.at("name").string() == name) return one.at("template").string();
+      }
+    }
+  }
+  throw UserError(fmt::format("{}: it has no chat_template", visible(path)),
+                  "name the file of a template, or one of: chatml, llama3, zephyr");
+}
+
+std::size_t common_start(std::string_view a, std::string_view b) {
+  return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+std::size_t common_end(std::string_view a, std::string_view b) {
+  std::size_t length = 0;
+  while (length < std::min(a.size(), b.size()) && a[a.size() - 1 - length] == b[b.size() - 1 - length]) ++length;
+  return length;
+}
+
+// Contents that no template takes apart, and that have no beginning and no end in common.
+constexpr std::string_view one_content = "0lockstep1", other_content = "2turn3";
+
+}  // namespace
+
+Conversation conversation_from_json(const Json& json, std::string_view what) {
+  Conversation made;
+  const Json* messages = json.is_array() ? &json : json.is_object() ? json.find("messages") : nullptr;
+  if (messages == nullptr || !messages->is_array())
+    throw UserError(fmt::format("{}: a list of messages is expected, or an object with \"messages\"", what),
+                    R"(write [{"role": "user", "content": "Hi"}])");
+  made.messages = messages->array();
+  for (std::size_t i = 0; i < made.messages.size(); ++i) {
+    const Json* role = made.messages[i].is_object() ? made.messages[i].find("role") : nullptr;
+    if (role == nullptr || !role->is_string())
+      throw UserError(fmt::format("{}: message {} has no \"role\"", what, i + 1), R"(write {"role": "user", "content": "Hi"})");
+  }
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.object()) {
+      if (key != "messages") made.variables.emplace_back(key, value);
+    }
+  }
+  return made;
+}
+
+ChatTemplate::ChatTemplate(std::string_view source, std::string name, Json::Object tokens)
+    : name_(std::move(name)), template_(source, name_), tokens_(std::move(tokens)) {}
+
+ChatTemplate ChatTemplate::open(const std::string& file_or_name, bool with_tools) {
+  io::Path path = file_or_name;
+  const auto named = std::ranges::find(known, file_or_name, &Named::name);
+  if (named != known.end() && !io::exists(path)) return {named->source, file_or_name};
+  if (io::is_folder(path)) path /= io::exists(path / template_file) ? template_file : config_file;
+  const std::string text = io::read_document(path, most_bytes);
+  if (path.extension() == ".json") {
+    const Json config = Json::parse(text, visible(path.string()));
+    return {source_of(config, path.string(), with_tools), visible(path.string()), tokens_of(config)};
+  }
+  Json::Object tokens;
+  if (const io::Path beside = io::folder_of(path) / config_file; path.filename() == template_file && io::exists(beside))
+    tokens = tokens_of(Json::parse(io::read_document(beside, most_bytes), visible(beside.string())));
+  return {text, visible(path.string()), std::move(tokens)};
+}
+
+void ChatTemplate::set_token(const std::string& name, std::string text) {
+  std::erase_if(tokens_, [&](const auto& token) { return token.first == name; });
+  tokens_.emplace_back(name, std::move(text));
+}
+
+jinja::Rendered ChatTemplate::render(const Json::Array& messages, const Conversation& conversation, Prompt prompt,
+                                     const std::tm& now) const {
+  Json::Object variables = tokens_;
+  variables.emplace_back("tools", nullptr);
+  variables.emplace_back("documents", nullptr);
+  variables.insert(variables.end(), conversation.variables.begin(), conversation.variables.end());
+  variables.emplace_back("messages", messages);
+  variables.emplace_back("add_generation_prompt", prompt == Prompt::added);
+  return template_.render(variables, {.now = now});
+}
+
+std::string ChatTemplate::write(const Conversation& conversation, Prompt prompt, const std::tm& now) const {
+  return render(conversation.messages, conversation, prompt, now).text;
+}
+
+/// An assistant's turn that is looked for.
+struct ChatTemplate::Turn {
+  const ChatTemplate& owner;
+  const Conversation& conversation;
+  const std::tm& now;
+  const std::string& text;
+  std::size_t place;
+
+  /// The text of messages from the first on; nothing where the template refuses so few.
+  std::optional<std::string> beginning(std::size_t messages, Prompt prompt) const {
+    const auto end = conversation.messages.begin() + static_cast<std::ptrdiff_t>(messages);
+    try {
+      return owner.render({conversation.messages.begin(), end}, conversation, prompt, now).text;
+    } catch (const UserError&) {
+      return std::nullopt;
+    }
+  }
+  /// The text of the first messages, when this one's content is another.
+  std::string with(std::string_view content, std::size_t messages, Prompt prompt) const {
+    Json::Array changed(conversation.messages.begin(), conversation.messages.begin() + static_cast<std::ptrdiff_t>(messages));
+    changed[place].set("content", content);
+    return owner.render(changed, conversation, prompt, now).text;
+  }
+  [[noreturn]] void refuse(std::string_view why) const {
+    throw UserError(fmt::format("{}: {} of message {} (assistant)", owner.name_, why, place + 1),
+                    "use a template that marks what the model writes by {% generation %}");
+  }
+};
+
+ChatText ChatTemplate::teach(const Conversation& conversation, Prompt prompt, const std::tm& now) const {
+  jinja::Rendered rendered = render(conversation.messages, conversation, prompt, now);
+  ChatText made{.text = std::move(rendered.text)};
+  std::size_t before = 0;
+  for (const jinja::Generated& part : rendered.generated) {
+    const std::size_t begin = part.begin != std::string::npos ? part.begin : made.text.find(part.text, before);
+    if (begin == std::string::npos)
+      throw UserError(fmt::format("{}: the text of a {{% generation %}} block is changed before it is written", name_),
+                      "mend the template");
+    before = begin + part.text.size();
+    made.taught.push_back({begin, before});
+  }
+  for (std::size_t i = 0; i < conversation.messages.size() && !template_.marks_generation(); ++i) {
+    if (conversation.messages[i].at("role").string() == "assistant")
+      made.taught.push_back(find_turn({*this, conversation, now, made.text, i}));
+  }
+  return made;
+}
+
+// The turn is what its message adds to the text of those before it, where the whole text begins so.
+Taught ChatTemplate::find_turn(const Turn& turn) const {
+  const auto header = turn.beginning(turn.place, Prompt::added), whole = turn.beginning(turn.place + 1, Prompt::none);
+  if (header && whole && turn.text.starts_with(*header) && turn.text.starts_with(*whole) && whole->size() >= header->size())
+    return {header->size(), whole->size()};
+  const Json* content = turn.conversation.messages[turn.place].find("content");
+  if (content == nullptr || !content->is_string()) turn.refuse("the text does not show the turn");
+  const auto before = turn.beginning(turn.place, Prompt::none);
+  return find_content(turn, header && before && header->starts_with(*before) ? header->substr(before->size()) : "");
+}
+
+// Some templates write a turn in another way once more follow: they leave its thinking out. Then the text with another content
+// tells where the content stands. `header`: what the template writes before an answer.
+Taught ChatTemplate::find_content(const Turn& turn, const std::string& header) const {
+  const std::size_t all = turn.conversation.messages.size();
+  const std::string one = turn.with(one_content, all, Prompt::none), other = turn.with(other_content, all, Prompt::none);
+  const std::size_t start = common_start(one, other), end = common_end(one, other);
+  if (start + end > one.size() || one.substr(start, one.size() - start - end) != one_content)
+    turn.refuse("the text loses the content");
+  Taught found{common_start(turn.text, std::string_view(one).substr(0, start)), 0};
+  found.end = turn.text.size() - std::min(common_end(turn.text, one), end);
+  found.end = std::max(found.begin, found.end);
+  // Up to its header the turn is the model's: thinking that the template adds, too.
+  const std::size_t header_at =
+      header.empty() || found.begin < header.size() ? std::string::npos : turn.text.rfind(header, found.begin - header.size());
+  if (header_at != std::string::npos) found.begin = header_at + header.size();
+  // So is what ends it.
+  const std::string last = turn.with(one_content, turn.place + 1, Prompt::none);
+  const std::string_view tail = std::string_view(last).substr(last.rfind(one_content) + one_content.size());
+  std::size_t same = common_start(std::string_view(turn.text).substr(found.end), tail);
+  if (same < tail.size()) {  // the text's own end follows the turn's there; marks are taken whole
+    same = tail.substr(0, same).find_last_of(">\n ") + 1;
+    if (same == 0) turn.refuse("a conversation that ends there and one that goes on differ in the end");
+  }
+  found.end += same;
+  return found;
+}
+
+}  // namespace lockstep::data

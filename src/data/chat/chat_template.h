@@ -1,0 +1,63 @@
+#pragma once
+
+// How a model writes a conversation as text, and which parts of that text it is taught.
+
+#include <cstdint>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "data/chat/jinja/template.h"
+#include "io/file.h"
+
+namespace lockstep::data {
+
+struct Conversation {
+  Json::Array messages;         ///< objects with a "role", and mostly "content"
+  Json::Object variables = {};  ///< what a template reads besides: "tools", "documents", "enable_thinking"
+};
+
+/// Of a list of messages, or of an object with "messages" whose other members are variables. Throws UserError.
+Conversation conversation_from_json(const Json& json, std::string_view what);
+
+/// Bytes begin .. end of a text.
+struct Taught {
+  std::size_t begin, end;
+};
+
+struct ChatText {
+  std::string text;
+  std::vector<Taught> taught = {};  ///< in order, apart from each other
+};
+
+class ChatTemplate {
+ public:
+  /// From a template's file, a tokenizer_config.json, or the folder of a model; or the template of that name (chatml, ...). Takes
+  /// the special tokens of a tokenizer_config.json that is there. `with_tools`: the template for tools, where there are several.
+  static ChatTemplate open(const std::string& file_or_name, bool with_tools = false);
+  ChatTemplate(std::string_view source, std::string name, Json::Object tokens = {});
+
+  /// "bos_token" and the like, which the template writes.
+  void set_token(const std::string& name, std::string text);
+
+  enum class Prompt : bool { none, added };  ///< added: what stands before an answer follows
+  std::string write(const Conversation& conversation, Prompt prompt, const std::tm& now) const;
+  /// What is taught is what {% generation %} blocks write. Where the template has none, it is each assistant's turn as far as
+  /// texts of the conversation's beginnings tell. Throws UserError for a turn that is not in the text.
+  ChatText teach(const Conversation& conversation, Prompt prompt, const std::tm& now) const;
+
+ private:
+  struct Turn;
+  jinja::Rendered render(const Json::Array& messages, const Conversation& conversation, Prompt prompt, const std::tm& now) const;
+  Taught find_turn(const Turn& turn) const;
+  Taught find_content(const Turn& turn, const std::string& header) const;
+
+  std::string name_;
+  jinja::Template template_;
+  Json::Object tokens_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,156 @@
+// Chat templates: where they come from, what they write, and what is taught of it.
+
+#include "data/chat/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "support/temp_folder.h"
+#include "support/test_data.h"
+
+namespace lockstep::data {
+namespace {
+
+using Prompt = ChatTemplate::Prompt;
+
+std::tm day() {
+  std::tm made{};
+  made.tm_year = 126, made.tm_mon = 10, made.tm_mday = 25;
+  return made;
+}
+
+Json message(const char* role, const char* content) { return Json::Object{{"role", role}, {"content", content}}; }
+
+/// The parts that are taught.
+std::vector<std::string> taught(const ChatTemplate& chat, const Json::Array& messages) {
+  const ChatText made = chat.teach({messages}, Prompt::none, day());
+  std::vector<std::string> parts;
+  for (const Taught& part : made.taught) parts.push_back(made.text.substr(part.begin, part.end - part.begin));
+  return parts;
+}
+
+template <class Work>
+std::string refusal(Work work) {
+  try {
+    work();
+  } catch (const UserError& error) {
+    EXPECT_FALSE(error.problems().front().remedy.empty());
+    return error.problems().front().message;
+  }
+  return "";
+}
+
+using Parts = std::vector<std::string>;
+const Json::Array two_turns = {message("user", "Hi"), message("assistant", "<think>hm</think>A"), message("user", "So?"),
+                               message("assistant", "<think>ah</think>B")};
+
+TEST(ChatTemplate, WritesPublishedTemplatesAsTransformersDoes) {
+  const auto folder = test_data("chat_templates");
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder.string() << " is not here";
+  const Json expected = Json::parse(io::read_file(folder / "expected.json"));
+  EXPECT_GE(expected.object().size(), 26);
+  for (const auto& [file, rows] : expected.object()) {
+    ChatTemplate chat = ChatTemplate::open(folder / file);
+    chat.set_token("bos_token", "<s>");
+    chat.set_token("eos_token", "</s>");
+    for (const Json& row : rows.array()) {
+      SCOPED_TRACE(file + ": " + row.at("conversation").string());
+      const Conversation conversation{row.at("messages").array()};
+      const Prompt prompt = row.at("add_generation_prompt").boolean() ? Prompt::added : Prompt::none;
+      if (row.find("text") == nullptr) {
+        EXPECT_NE(refusal([&] { chat.write(conversation, prompt, day()); }).find("the template refuses the messages: "),
+                  std::string::npos);
+        continue;
+      }
+      EXPECT_EQ(chat.write(conversation, prompt, day()), row.at("text").string());
+      if (const Json* parts = row.find("taught")) {
+        Json::Array found;
+        for (const std::string& part : taught(chat, conversation.messages)) found.emplace_back(part);
+        EXPECT_EQ(Json(found).dump(), parts->dump());
+      }
+    }
+  }
+}
+
+TEST(ChatTemplate, HasTemplatesOfItsOwn) {
+  const Json::Array chat = {message("user", "Hi"), message("assistant", "Yes.")};
+  EXPECT_EQ(ChatTemplate::open("chatml").write({chat}, Prompt::added, day()),
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n<|im_start|>assistant\n");
+  for (const char* name : {"chatml", "llama3", "zephyr"}) {
+    ChatTemplate written = ChatTemplate::open(name);
+    written.set_token("bos_token", "<s>");
+    written.set_token("eos_token", "</s>");
+    const Parts parts = taught(written, chat);
+    ASSERT_EQ(parts.size(), 1) << name;
+    EXPECT_TRUE(parts[0].starts_with("Yes.")) << name;
+  }
+}
+
+TEST(ChatTemplate, TeachesTurnsWhereNothingIsMarked) {
+  // Thinking of earlier turns is left out, and the last one has it.
+  const ChatTemplate strips(
+      "{% for m in messages %}<|{{ m.role }}|>\n{% if m.role == 'assistant' %}"
+      "{{ m.content if loop.last else m.content.split('</think>')[-1] }}{% else %}{{ m.content }}{% endif %}<|end|>\n"
+      "{% endfor %}{% if add_generation_prompt %}<|assistant|>\n{% endif %}",
+      "t");
+  EXPECT_EQ(taught(strips, two_turns), (Parts{"A<|end|>\n", "<think>ah</think>B<|end|>\n"}));
+  // The text's own end follows the last turn.
+  const ChatTemplate ends(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}{{ '<assistant>' if add_generation_prompt else "
+      "'</s>' }}",
+      "t");
+  EXPECT_EQ(taught(ends, {message("user", "Hi"), message("assistant", "A"), message("user", "So?"), message("assistant", "B")}),
+            (Parts{"A<end>", "B<end></s>"}));
+  // It writes thinking before the answer.
+  const ChatTemplate adds(
+      "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}<think></think>{% endif %}{{ m.content "
+      "}}<end>"
+      "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+      "t");
+  EXPECT_EQ(taught(adds, {message("user", "Hi"), message("assistant", "A"), message("user", "So?"), message("assistant", "B")}),
+            (Parts{"A<end>", "<think></think>B<end>"}));
+}
+
+TEST(ChatTemplate, RefusesWhatItCannotTell) {
+  const ChatTemplate loses(
+      "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}{{ messages | length }}", "t");
+  EXPECT_EQ(refusal([&] { taught(loses, two_turns); }), "t: the text loses the content of message 2 (assistant)");
+  const ChatTemplate differs(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ '[return]' if loop.last else '{end}' }}{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}",
+      "t");
+  EXPECT_EQ(refusal([&] { taught(differs, two_turns); }),
+            "t: a conversation that ends there and one that goes on differ in the end of message 2 (assistant)");
+  const ChatTemplate changes("{% set x %}{% generation %}a {% endgeneration %}{% endset %}{{ x | trim }}", "t");
+  EXPECT_EQ(refusal([&] { taught(changes, {}); }), "t: the text of a {% generation %} block is changed before it is written");
+}
+
+TEST(ChatTemplate, ComesFromAModelsFolder) {
+  const TempFolder folder;
+  const auto write = [&](const char* name, const char* text) { std::ofstream(folder / name) << text; };
+  write("tokenizer_config.json", R"({"bos_token": {"content": "<b>"}, "eos_token": "<e>", "pad_token": null,
+    "chat_template": [{"name": "default", "template": "{{ bos_token }}d"}, {"name": "tool_use", "template": "{{ eos_token }}t"}]})");
+  EXPECT_EQ(ChatTemplate::open(folder.path()).write({}, Prompt::none, day()), "<b>d");
+  EXPECT_EQ(ChatTemplate::open(folder / "tokenizer_config.json", true).write({}, Prompt::none, day()), "<e>t");
+  write("chat_template.jinja", "{{ bos_token }}{{ pad_token is defined }}");
+  EXPECT_EQ(ChatTemplate::open(folder.path()).write({}, Prompt::none, day()), "<b>False");
+  EXPECT_EQ(ChatTemplate::open(folder / "chat_template.jinja").write({}, Prompt::none, day()), "<b>False");
+  write("none.json", "{}");
+  EXPECT_NE(refusal([&] { ChatTemplate::open(folder / "none.json"); }).find("none.json: it has no chat_template"),
+            std::string::npos);
+}
+
+TEST(ChatTemplate, ReadsConversations) {
+  const Conversation read = conversation_from_json(Json::parse(R"({"messages": [{"role": "user"}], "tools": [1]})"), "f");
+  EXPECT_EQ(read.messages.size(), 1);
+  EXPECT_EQ(read.variables.front().first, "tools");
+  EXPECT_EQ(refusal([] { conversation_from_json(Json::parse("3"), "f"); }),
+            R"(f: a list of messages is expected, or an object with "messages")");
+  EXPECT_EQ(refusal([] { conversation_from_json(Json::parse(R"([{"role": "user"}, {"content": ""}])"), "f"); }),
+            R"(f: message 2 has no "role")");
+}
+
+}  // namespace
+}  // namespace lockstep::data
