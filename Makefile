@@ -66,7 +66,7 @@ parity:
 	@LOCKSTEP_VERIFY_CASES=$(or $(CASES),200) LOCKSTEP_VERIFY_SEED=$(or $(SEED),1) build/test_lab --gtest_filter='VerifyRandom.*'
 	@LOCKSTEP_RESUME_MATRIX=all build/test_train --gtest_filter='ResumeTable.*'
 	@LOCKSTEP_RUN_STEPS=50 build/test_app --gtest_filter='FourDimensions.*'
-	@for name in dump names parallel right; do LOCKSTEP_PROGRAM=build/lockstep LOCKSTEP_DUMP_CASES=all \
+	@for name in dump families gguf names parallel right; do LOCKSTEP_PROGRAM=build/lockstep LOCKSTEP_DUMP_CASES=all \
 	  $(or $(PYTHON),python3) tests/python/$${name}_test.py || [ $$? = 77 ] || exit 1; done
 
 arm:

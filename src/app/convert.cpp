@@ -40,10 +40,8 @@ struct ConvertOptions {
 bool parse(const Arguments& arguments, ConvertOptions& options) {
   CommandLine line("convert",
                    "Turn a Hugging Face model or a GGUF file into a checkpoint, or a checkpoint into a Hugging Face model: which "
-                   "of them FROM is "
-                   "decides. Any of them becomes a GGUF file where TO ends in .gguf. GPT-2, Llama and Qwen2, in fp32, fp16 and "
-                   "bf16, in one file "
-                   "or several.");
+                   "of them FROM is decides. Any of them becomes a GGUF file where TO ends in .gguf. GPT-2, Llama and its kin "
+                   "(docs/models.md), in fp32, fp16 and bf16, in one file or several.");
   line.positional("FROM", options.from,
                   "a folder with config.json and safetensors, or a .safetensors file with config.json beside it; a GGUF file; "
                   "or the folder of a run or checkpoint");

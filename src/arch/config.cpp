@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "base/checked.h"
+#include "base/math/elementary.h"
 
 namespace lockstep::arch {
 
@@ -34,10 +36,15 @@ void check_rope(const ModelConfig& config, std::vector<Problem>& problems) {
   if (!(rope.factor >= 1)) {
     problems.push_back({fmt::format("model.rope_factor = {}: must be at least 1", rope.factor), "Llama 3.1 has 8"});
   }
+  if (rope.scaling == RopeScaling::linear || rope.scaling == RopeScaling::dynamic) return;
   if (!(rope.low_freq_factor > 0 && rope.low_freq_factor < rope.high_freq_factor)) {
     problems.push_back({fmt::format("model.rope_low_freq_factor = {} is not between 0 and model.rope_high_freq_factor = {}",
                                     rope.low_freq_factor, rope.high_freq_factor),
-                        "Llama 3.1 has 1 and 4"});
+                        "Llama 3.1 has 1 and 4, YaRN 1 and 32"});
+  }
+  if (!(rope.attention_factor > 0)) {
+    problems.push_back({fmt::format("model.rope_attention_factor = {}: must be above 0", rope.attention_factor),
+                        "leave it out for 0.1 ln(model.rope_factor) + 1"});
   }
   if (rope.original_block_size < 1) {
     problems.push_back(
@@ -46,6 +53,18 @@ void check_rope(const ModelConfig& config, std::vector<Problem>& problems) {
 }
 
 }  // namespace
+
+bool turns(const ModelConfig& config, int layer) {
+  const std::int64_t every = config.rope.skip_every;
+  return config.position == PositionKind::rope && (every == 0 || (layer + 1) % every != 0);
+}
+
+std::int64_t seen_keys(const ModelConfig& config, std::int64_t layer, std::int64_t positions) {
+  const bool global = config.window == 0 || (config.global_every > 0 && (layer + 1) % config.global_every == 0);
+  return global ? positions : std::min(config.window, positions);
+}
+
+double usual_attention_factor(double rope_factor) { return 0.1 * logarithm(std::max(rope_factor, 1.0)) + 1; }
 
 std::vector<Problem> check(const ModelConfig& config) {
   std::vector<Problem> problems;
@@ -79,6 +98,8 @@ std::vector<Problem> check(const ModelConfig& config) {
                         fmt::format("choose a divisor of {}", config.heads)});
   }
   if (config.position == PositionKind::rope) check_rope(config, problems);
+  if (config.window < 0 || config.global_every < 0 || config.rope.skip_every < 0)
+    problems.push_back({"model.window, model.global_every and model.rope_skip_every are not negative", "0 switches them off"});
   if (!(config.norm_eps > 0)) {
     problems.push_back({fmt::format("model.norm_eps = {}: must be above 0", config.norm_eps), "the usual one is 1e-5"});
   }
@@ -107,6 +128,7 @@ layout::ShardedDims whole_dims(const ModelConfig& config) {
           .head_size = config.head_size,
           .ffn_width = config.ffn_width,
           .gated = config.gated,
+          .qk_norm = config.qk_norm,
           .vocabulary = config.vocabulary,
           .all_heads = config.heads,
           .heads_per_kv = config.heads / config.kv_heads,

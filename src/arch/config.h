@@ -4,6 +4,7 @@
 // constructors read them, the training step does not.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -15,8 +16,9 @@ enum class NormKind : std::uint8_t { layernorm, rmsnorm };
 enum class PositionKind : std::uint8_t { learned, rope };
 /// What comes between the products of the feed-forward layer. gelu is the exact one (erf).
 enum class ActivationKind : std::uint8_t { none, gelu, gelu_tanh, relu, silu };
-/// How rotary angles were stretched for a longer context: not, or as Llama 3.1 does it (by wavelength).
-enum class RopeScaling : std::uint8_t { none, llama3 };
+/// How rotary angles were stretched for a longer context: not, all alike, with a base that grows beyond the context only (so that
+/// within it nothing changes), by wavelength as Llama 3.1, or by YaRN (Peng et al. 2023).
+enum class RopeScaling : std::uint8_t { none, linear, dynamic, llama3, yarn };
 /// gpt2: normal(0, 0.02), residual projections / sqrt(2 layers) (Radford et al. 2019). small, smaller: the same with a deviation
 /// that falls with the width C, sqrt(2 / (5 C)) (Nguyen and Salazar 2019) and sqrt(1 / (3 C)) (Smith et al. 2022, MT-NLG 530B),
 /// with which wide models diverge less. pytorch: what PyTorch's Linear and Embedding start from (uniform in
@@ -27,11 +29,14 @@ enum class InitKind : std::uint8_t { gpt2, pytorch, small, smaller };
 struct Rope {
   double theta = 10000;
   RopeScaling scaling = RopeScaling::none;
-  // Of llama3: wavelengths above original / low_freq_factor grow by factor, those below original / high_freq_factor stay.
   double factor = 8;
+  // Of llama3 and yarn: waves that fit less than low_freq_factor times into the original context grow by factor, those that fit
+  // more than high_freq_factor times stay (yarn's beta_slow and beta_fast).
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   std::int64_t original_block_size = 8192;
+  double attention_factor = 1;  ///< of yarn: queries and keys are so much longer
+  std::int64_t skip_every = 0;  ///< every so many layers one turns nothing (SmolLM3); 0: none does
 
   friend bool operator==(const Rope&, const Rope&) = default;
 };
@@ -51,14 +56,29 @@ struct ModelConfig {
   ActivationKind activation = ActivationKind::gelu;
   bool gated = false;  ///< down(activation(gate(x)) * up(x)); with silu: SwiGLU
   InitKind init = InitKind::gpt2;
-  bool bias = false;      ///< biases of norms and products, but for q, k, v
-  bool qkv_bias = false;  ///< biases of q, k, v
-  bool tied = true;       ///< the head uses the token table
+  bool bias = false;              ///< biases of norms and products, but for q, k, v
+  bool qkv_bias = false;          ///< biases of q, k, v
+  bool qk_norm = false;           ///< RMSNorm of each head's queries and keys, before they are turned (Qwen3)
+  std::int64_t window = 0;        ///< so many keys a query sees at most, its own among them; 0: all before it
+  std::int64_t global_every = 0;  ///< every so many layers one sees beyond the window; 0: none does
+  bool tied = true;               ///< the head uses the token table
   float dropout = 0;
   float norm_eps = 1e-5F;
+  std::string family = {};  ///< as which it is published where its parts do not say ("phi3"); empty: they do
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
+
+/// Whether a layer turns queries and keys by their position.
+bool turns(const ModelConfig& config, int layer);
+/// Whether some layers see less than all of `positions`.
+inline bool has_window(const ModelConfig& config, std::int64_t positions) {
+  return config.window > 0 && config.window < positions;
+}
+/// The keys that a query of a layer sees at most, of `positions`.
+std::int64_t seen_keys(const ModelConfig& config, std::int64_t layer, std::int64_t positions);
+/// YaRN's attention factor where none is given (Peng et al. 2023, equation 22): 0.1 ln(factor) + 1.
+double usual_attention_factor(double rope_factor);
 
 /// Everything that is wrong with the sizes; empty when nothing is.
 std::vector<Problem> check(const ModelConfig& config);

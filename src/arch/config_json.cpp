@@ -21,7 +21,11 @@ constexpr std::array<Name<ActivationKind>, 5> activations{{{"none", ActivationKi
                                                            {"silu", ActivationKind::silu}}};
 constexpr std::array<Name<NormKind>, 2> norms{{{"layernorm", NormKind::layernorm}, {"rmsnorm", NormKind::rmsnorm}}};
 constexpr std::array<Name<PositionKind>, 2> positions{{{"learned", PositionKind::learned}, {"rope", PositionKind::rope}}};
-constexpr std::array<Name<RopeScaling>, 2> scalings{{{"none", RopeScaling::none}, {"llama3", RopeScaling::llama3}}};
+constexpr std::array<Name<RopeScaling>, 5> scalings{{{"none", RopeScaling::none},
+                                                     {"linear", RopeScaling::linear},
+                                                     {"dynamic", RopeScaling::dynamic},
+                                                     {"llama3", RopeScaling::llama3},
+                                                     {"yarn", RopeScaling::yarn}}};
 constexpr std::array<Name<InitKind>, 4> inits{
     {{"gpt2", InitKind::gpt2}, {"pytorch", InitKind::pytorch}, {"small", InitKind::small}, {"smaller", InitKind::smaller}}};
 
@@ -47,11 +51,13 @@ Json rope_to_json(const Rope& rope) {
   Json json;
   json.set("theta", rope.theta);
   json.set("scaling", name_in(scalings, rope.scaling));
+  if (rope.skip_every > 0) json.set("skip_every", rope.skip_every);
   if (rope.scaling == RopeScaling::none) return json;
   json.set("factor", rope.factor);
   json.set("low_freq_factor", rope.low_freq_factor);
   json.set("high_freq_factor", rope.high_freq_factor);
   json.set("original_block_size", rope.original_block_size);
+  if (rope.attention_factor != 1) json.set("attention_factor", rope.attention_factor);
   return json;
 }
 
@@ -59,11 +65,13 @@ Rope rope_from_json(const Json& json, std::string_view what) {
   Rope rope;
   rope.theta = json.at("theta").number();
   rope.scaling = value_in(scalings, json, "scaling", what);
+  if (const Json* every = json.find("skip_every")) rope.skip_every = every->integer();
   if (rope.scaling == RopeScaling::none) return rope;
   rope.factor = json.at("factor").number();
   rope.low_freq_factor = json.at("low_freq_factor").number();
   rope.high_freq_factor = json.at("high_freq_factor").number();
   rope.original_block_size = json.at("original_block_size").integer();
+  if (const Json* factor = json.find("attention_factor")) rope.attention_factor = factor->number();
   return rope;
 }
 
@@ -87,9 +95,14 @@ Json to_json(const ModelConfig& config) {
   json.set("init", name_in(inits, config.init));
   json.set("bias", config.bias);
   json.set("qkv_bias", config.qkv_bias);
+  // What few models have is written where they have it, so that others' files stay as they were.
+  if (config.qk_norm) json.set("qk_norm", true);
+  if (config.window > 0) json.set("window", config.window);
+  if (config.global_every > 0) json.set("global_every", config.global_every);
   json.set("tied", config.tied);
   json.set("dropout", static_cast<double>(config.dropout));
   json.set("norm_eps", static_cast<double>(config.norm_eps));
+  if (!config.family.empty()) json.set("family", config.family);
   return json;
 }
 
@@ -111,9 +124,13 @@ ModelConfig model_from_json(const Json& json, std::string_view what) {
   config.init = value_in(inits, json, "init", what);
   config.bias = json.at("bias").boolean();
   config.qkv_bias = json.at("qkv_bias").boolean();
+  if (const Json* norm = json.find("qk_norm")) config.qk_norm = norm->boolean();
+  if (const Json* window = json.find("window")) config.window = window->integer();
+  if (const Json* every = json.find("global_every")) config.global_every = every->integer();
   config.tied = json.at("tied").boolean();
   config.dropout = static_cast<float>(json.at("dropout").number());
   config.norm_eps = static_cast<float>(json.at("norm_eps").number());
+  if (const Json* family = json.find("family")) config.family = family->string();
   if (const std::vector<Problem> problems = check(config); !problems.empty()) throw UserError(problems);
   return config;
 }

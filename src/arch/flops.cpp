@@ -6,8 +6,9 @@
 namespace lockstep::arch {
 
 double training_flops_per_token(const ModelConfig& config, std::int64_t positions) {
-  const double attention =
-      12.0 * static_cast<double>(config.layers * config.heads * config.head_size) * static_cast<double>(positions);
+  std::int64_t keys = 0;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) keys += seen_keys(config, layer, positions);
+  const double attention = 12.0 * static_cast<double>(config.heads * config.head_size) * static_cast<double>(keys);
   const ParameterCounts counts = count_parameters(config);
   return 6.0 * static_cast<double>(counts.without_positions - counts.looked_up) + attention;
 }

@@ -31,6 +31,9 @@ class Table {
     add(unit, name + ".weight", gain, Shape{config_.width}, Init{Init::Kind::constant, 1});
     if (config_.bias && config_.norm == NormKind::layernorm) add(unit, name + ".bias", bias_role, Shape{config_.width}, Init{});
   }
+  void head_gain(UnitSpec& unit, std::string name, Role role) const {
+    if (config_.qk_norm) add(unit, std::move(name), role, Shape{config_.head_size}, Init{Init::Kind::constant, 1});
+  }
 
  private:
   bool normal() const { return config_.init != InitKind::pytorch; }
@@ -52,6 +55,8 @@ UnitSpec block_unit(const ModelConfig& c, const Table& table, std::int64_t index
   table.norm(unit, prefix + "ln_1", Role::norm1_gain, Role::norm1_bias);
   table.matrix(unit, prefix + "attn.c_attn.weight", Role::qkv_weight, qkv_width, c.width);
   table.bias(unit, c.qkv_bias, prefix + "attn.c_attn.bias", Role::qkv_bias, qkv_width, c.width);
+  table.head_gain(unit, prefix + "attn.q_norm.weight", Role::query_gain);
+  table.head_gain(unit, prefix + "attn.k_norm.weight", Role::key_gain);
   table.matrix(unit, prefix + "attn.c_proj.weight", Role::attention_out_weight, c.width, attention_width, true);
   table.bias(unit, c.bias, prefix + "attn.c_proj.bias", Role::attention_out_bias, c.width, attention_width);
   table.norm(unit, prefix + "ln_2", Role::norm2_gain, Role::norm2_bias);

@@ -21,6 +21,8 @@ enum class Role : std::uint8_t {
   norm1_bias,
   qkv_weight,  ///< [(H + 2K) D, C]: q, k, v
   qkv_bias,
+  query_gain,  ///< [D], of all heads
+  key_gain,
   attention_out_weight,
   attention_out_bias,
   norm2_gain,

@@ -11,10 +11,11 @@
 
 namespace lockstep::arch {
 
-/// Radians a position for each of the D/2 pairs: theta^(-2i/D), scaled as config.rope says.
+/// Radians a position for each of the D/2 pairs: theta^(-2i/D), scaled as config.rope says. transformers' modeling_rope_utils.py
+/// has the same formulas.
 std::vector<float> rotary_frequencies(const ModelConfig& config);
 
-/// Cosines, then sines, of `position`'s angles: `angles` [D] for `frequencies` [D/2].
-void rotary_angles(std::span<float> angles, std::span<const float> frequencies, std::int64_t position);
+/// Cosines, then sines, of `position`'s angles, times `length`: `angles` [D] for `frequencies` [D/2].
+void rotary_angles(std::span<float> angles, std::span<const float> frequencies, std::int64_t position, double length = 1);
 
 }  // namespace lockstep::arch

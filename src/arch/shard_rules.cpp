@@ -23,6 +23,9 @@ layout::ShardRule shard_rule(const ModelConfig& config, Role role) {
     case Role::qkv_weight:
     case Role::qkv_bias:
       return {0, {query_heads(config), kv_heads(config), kv_heads(config)}};
+    case Role::query_gain:
+    case Role::key_gain:
+      return {.axis = -1, .groups = {}, .partial = true};
     case Role::attention_out_weight:
       return {1, {query_heads(config)}};
     case Role::up_weight:

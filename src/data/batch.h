@@ -18,6 +18,8 @@ struct Batch {
   std::uint64_t first_sample = 0;  ///< global number of row 0; row b is first_sample + b
   /// [B, T] i32: where the document of each position begins; empty where samples are one document, and in what a source makes.
   Tensor starts = {};
+  /// [B, T] i32: where what each position sees begins in layers with a window; as empty as `starts`.
+  Tensor window_starts = {};
 };
 
 }  // namespace lockstep::data

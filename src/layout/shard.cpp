@@ -129,7 +129,7 @@ std::vector<Rectangle> Shard::of_columns(Range range) const {
 
 std::vector<SharedRange> Shard::partial(bool sequence) const {
   if (rule_.axis >= 0) return shared_;
-  if (!sequence || tensor_.ranks == 1) return {};
+  if (!(sequence || rule_.partial) || tensor_.ranks == 1) return {};
   std::vector<int> ranks(static_cast<std::size_t>(tensor_.ranks));
   std::iota(ranks.begin(), ranks.end(), 0);
   return {{{0, whole_.elements()}, std::move(ranks)}};

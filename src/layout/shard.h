@@ -33,6 +33,7 @@ Range held_pieces(const ShardGroup& group, TensorRank tensor);
 struct ShardRule {
   int axis = -1;                   ///< 0 or 1: the axis that is cut; -1: every rank holds the whole tensor
   std::vector<ShardGroup> groups;  ///< one after another along the axis, all of it; shared pieces lie along axis 0 only
+  bool partial = false;            ///< every rank holds the whole tensor and uses it for its own heads
 };
 
 /// A rectangle of the whole tensor, which is a matrix here; in the shard its elements lie one after another.
@@ -66,7 +67,8 @@ class Shard {
   std::vector<Rectangle> rectangles(Range range) const;
 
   /// Where this rank's gradient is a part of a sum over ranks: at pieces that other ranks hold too, each of which works for its
-  /// own users. What every rank holds whole has the same gradient on all of them, unless they divide the tokens (`sequence`).
+  /// own users. What every rank holds whole has the same gradient on all of them, unless they divide the tokens (`sequence`)
+  /// or the rule says that each uses it for its own heads.
   std::vector<SharedRange> partial(bool sequence) const;
 
  private:

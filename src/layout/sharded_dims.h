@@ -13,6 +13,7 @@ struct ShardedDims {
   std::int64_t head_size = 0;   ///< D
   std::int64_t ffn_width = 0;   ///< F
   bool gated = false;           ///< the feed-forward layer has a gate beside what goes up
+  bool qk_norm = false;         ///< queries and keys are normalised head by head
   std::int64_t vocabulary = 0;  ///< V: tokens, those of the rank's part where the vocabulary is divided
 
   std::int64_t all_heads = 0;      ///< of the model

@@ -2,7 +2,7 @@
 
 // One transformer block: attention, then feed-forward, each on the residual stream (pre-norm).
 
-#include "model/attention.h"
+#include "model/attention/attention.h"
 #include "model/leases.h"
 #include "model/mlp.h"
 

@@ -46,7 +46,8 @@ Range rows_of(const Range& range, const ops::Positions& positions) {
 Canonical::Canonical(const arch::ModelConfig& config, const layout::ShardedDims& dims, const CanonicalSizes& sizes)
     : Sums(dims, {sizes.tokens.positions, sizes.context_rank, sizes.context_ranks}, {dims, config.kv_heads, sizes.context_ranks}),
       sizes_(sizes),
-      table_rows_(config.position == arch::PositionKind::learned ? config.block_size : 0) {
+      table_rows_(config.position == arch::PositionKind::learned ? config.block_size : 0),
+      all_heads_(config.heads) {
   ensure(layout::canonical_ranges % (dims.vocabulary_parts * sizes.context_ranks) == 0, "ranks divide the ranges evenly");
   ensure(layout::canonical_ranges % sizes.all_microbatches == 0, "micro-batches divide the ranges evenly");
   const std::int64_t first_feature = layout::part_of(config.ffn_width, dims.vocabulary_part, dims.vocabulary_parts).first;
@@ -91,6 +92,10 @@ void Canonical::take_vocabulary(const arch::ModelConfig& config, int first, int 
 void Canonical::declare(Arena& gradients, Arena& workspace, DType type, bool embedding, bool head) {
   const std::int64_t width = dims_.width, microbatch = sizes_.tokens.rows();
   workspace.declare(partials_, "sums of ranges", Shape{2, ranges_, width}, DType::f32);
+  if (dims_.qk_norm) {
+    const Shape sums{layout::canonical_ranges * ranges_ + 1, dims_.head_size};
+    workspace.declare(head_sums_, "sums of ranges of heads", sums, DType::f32);
+  }
   const std::int64_t own = parallel::split_positions(sizes_.tokens.positions, samples.rank(), samples.ranks()).count();
   keys.declare(workspace, sizes_.tokens.samples * own);
   if (samples.divided()) {
@@ -116,8 +121,7 @@ void Canonical::declare(Arena& gradients, Arena& workspace, DType type, bool emb
 
 // Rows of a sample lie run by run of its positions; of these some are outside.
 template <class Visit>
-void Canonical::for_ranges(const parallel::Boundary& boundary, const Pass& pass, const Visit& visit) const {
-  const Range own = boundary.outside(pass.grid()).positions;
+void Canonical::for_ranges(const Range& own, const Pass& pass, const Visit& visit) const {
   std::int64_t number = 0;
   for (const std::vector<ops::IndexRun>& range : tokens.ranges) {
     const std::int64_t positions = sizes_.tokens.positions;
@@ -140,9 +144,13 @@ Tensor Canonical::cleared(std::int64_t count) const {
 void Canonical::add_up(parallel::Boundary& boundary, const Tensor& partials) {
   if (boundary.kind() == parallel::BoundaryKind::splitting) boundary.add_up(partials).wait();
   samples.add_up(*ops_, partials);
-  const std::int64_t width = dims_.width;
-  for (std::int64_t apart = 1; apart < ranges_; apart *= 2) {
-    const Tensor pairs = partials.reshape(Shape{partials.rows() / (2 * apart), 2 * apart * width});
+  add_ranges(partials, ranges_);
+}
+
+void Canonical::add_ranges(const Tensor& sums, std::int64_t ranges) const {
+  const std::int64_t width = sums.columns();
+  for (std::int64_t apart = 1; apart < ranges; apart *= 2) {
+    const Tensor pairs = sums.reshape(Shape{sums.rows() / (2 * apart), 2 * apart * width});
     ops_->elementwise().add(pairs.slice_columns(0, width), pairs.slice_columns(apart * width, width));
   }
 }
@@ -166,27 +174,63 @@ void Canonical::push(const ops::WeightWork& work) {
 void Canonical::norm_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const ops::NormBackward& call) {
   const std::int64_t width = dims_.width;
   const Tensor partials = cleared(call.d_bias ? 2 : 1);
-  for_ranges(boundary, pass, [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
-    const auto rows = [&](const Tensor& of) { return of ? of.slice_rows(first, count) : Tensor{}; };
-    const auto sums = [&](std::int64_t number) { return partials.flat((number * ranges_ + range) * width, width); };
-    ops::NormBackward part = call;
-    for (Tensor* tensor : {&part.dx, &part.n, &part.dn, &part.x, &part.stats, &part.residual}) *tensor = rows(*tensor);
-    part.d_gain = sums(0);
-    if (call.d_bias) part.d_bias = sums(1);
-    part.accumulate = begun;
-    norm.backward(part);
-  });
+  for_ranges(boundary.outside(pass.grid()).positions, pass,
+             [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
+               const auto rows = [&](const Tensor& of) { return of ? of.slice_rows(first, count) : Tensor{}; };
+               const auto sums = [&](std::int64_t number) { return partials.flat((number * ranges_ + range) * width, width); };
+               ops::NormBackward part = call;
+               for (Tensor* tensor : {&part.dx, &part.n, &part.dn, &part.x, &part.stats, &part.residual}) *tensor = rows(*tensor);
+               part.d_gain = sums(0);
+               if (call.d_bias) part.d_bias = sums(1);
+               part.accumulate = begun;
+               norm.backward(part);
+             });
   add_up(boundary, partials);
   leave_once(call.d_gain, partials.flat(0, width));
   if (call.d_bias) leave_once(call.d_bias, partials.flat(ranges_ * width, width));
 }
 
+int Canonical::range_of(std::int64_t head, bool of_keys) const {
+  const std::int64_t first = of_keys ? dims_.first_kv_head : dims_.first_head;
+  for (int i = 0; i < layout::canonical_ranges; ++i) {
+    const Range query = layout::canonical_range(all_heads_, i);
+    const Range range = of_keys ? kv_of(query, dims_.heads_per_kv) : query;
+    const bool here = layout::overlap(query, {dims_.first_head, dims_.heads}).count == query.count;
+    if (here && first + head >= range.first && first + head < range.end()) return i;
+  }
+  return -1;
+}
+
+// What a range of heads has of a range of rows is summed apart. Ranks that have nothing of it add zeros. The last sum is that of
+// key/value heads whose gradient another rank counts; nothing reads it.
+void Canonical::heads_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const HeadsBackward& call) {
+  ops_->elementwise().zero(head_sums_);
+  int before = -1;
+  for (std::int64_t head = 0; head * dims_.head_size < call.x.columns(); ++head) {
+    const int of_heads = range_of(head, call.of_keys);
+    for_ranges({0, pass.positions.count()}, pass, [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
+      ops::NormBackward part = call.head(head, first, count);
+      const std::int64_t row = of_heads < 0 ? head_sums_.rows() - 1 : of_heads * ranges_ + range;
+      part.d_gain = head_sums_.flat(row * dims_.head_size, dims_.head_size);
+      part.accumulate = begun || of_heads == before;
+      norm.backward(part);
+    });
+    before = of_heads;
+  }
+  const Tensor counted = head_sums_.slice_rows(0, head_sums_.rows() - 1);
+  if (boundary.kind() != parallel::BoundaryKind::local) boundary.add_up(counted).wait();
+  samples.add_up(*ops_, counted);
+  add_ranges(counted, counted.rows());
+  leave_once(call.d_gain, counted.flat(0, dims_.head_size));
+}
+
 void Canonical::sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows,
                          bool /*accumulate*/) {
   const Tensor partials = cleared(1);
-  for_ranges(boundary, pass, [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
-    Sums::sum_rows(boundary, pass, partials.slice_rows(range, 1), rows.slice_rows(first, count), begun);
-  });
+  for_ranges(boundary.outside(pass.grid()).positions, pass,
+             [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
+               Sums::sum_rows(boundary, pass, partials.slice_rows(range, 1), rows.slice_rows(first, count), begun);
+             });
   add_up(boundary, partials);
   leave_once(sum, partials.flat(0, dims_.width));
 }

@@ -29,6 +29,8 @@ class Canonical final : public Sums {
   void push(const ops::WeightWork& work) override;
   /// The gradients of gain and bias are of all ranks' rows.
   void norm_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const ops::NormBackward& call) override;
+  /// The gradient of the gain is of all ranks' heads and rows.
+  void heads_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const HeadsBackward& call) override;
   /// The sum is over all ranks' rows.
   void sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows, bool accumulate) override;
   /// d_tokens gets the rows of the whole step, once its last micro-batch is there; until then they are kept.
@@ -38,11 +40,16 @@ class Canonical final : public Sums {
  private:
   /// Ranges [first, first + count) of the vocabulary are judged here.
   void take_vocabulary(const arch::ModelConfig& config, int first, int count);
-  /// visit(range, first row, rows, whether the range has rows before) of the pass' rows outside of a boundary, range by range.
+  /// visit(range, first row, rows, whether the range has rows before) of the pass' rows that have the positions `own`, of the
+  /// rank's, range by range.
   template <class Visit>
-  void for_ranges(const parallel::Boundary& boundary, const Pass& pass, const Visit& visit) const;
+  void for_ranges(const layout::Range& own, const Pass& pass, const Visit& visit) const;
   /// Of `partials` [n, ranges, C]: the sums of all ranks and ranges, left in the first range of each.
   void add_up(parallel::Boundary& boundary, const Tensor& partials);
+  /// Of `sums` [n, ranges, columns]: the sums of ranges, left in the first of each.
+  void add_ranges(const Tensor& sums, std::int64_t ranges) const;
+  /// The range of heads that sums one of the rank's; -1: another rank's, which shares the key/value head.
+  int range_of(std::int64_t head, bool of_keys) const;
   /// to [C] = a sum that all ranks of a sequence have: on the first of them, and zero on the others.
   void leave_once(const Tensor& to, const Tensor& sum) const;
   /// The first `count` matrices of partials_, zero.
@@ -51,10 +58,12 @@ class Canonical final : public Sums {
   void sum_positions(const Tensor& d_table, const Tensor& dy, const Tensor& starts) const;
 
   CanonicalSizes sizes_;
-  ops::SumGrid step_tokens_;             ///< as `tokens`, of the rows of all micro-batches, one behind the other
-  std::int64_t table_rows_;              ///< of learned positions, 0: there are none
-  std::int64_t ranges_;                  ///< of samples and positions in a micro-batch
-  Tensor partials_;                      ///< [2, ranges, C] f32
+  ops::SumGrid step_tokens_;  ///< as `tokens`, of the rows of all micro-batches, one behind the other
+  std::int64_t table_rows_;   ///< of learned positions, 0: there are none
+  std::int64_t ranges_;       ///< of samples and positions in a micro-batch
+  Tensor partials_;           ///< [2, ranges, C] f32
+  Tensor head_sums_;          ///< [8 ranges of heads x ranges, and one, D] f32, where heads are normalised
+  std::int64_t all_heads_;
   std::vector<Tensor> position_places_;  ///< [P, C] f32 each
   Tensor rows_, order_;                  ///< of a step: [R', own columns of C]; [2 R'] i64 to sort step_ids
 };

@@ -27,7 +27,7 @@ struct Context {
   parallel::Boundaries boundaries;
   parallel::ContextAttention& attention;
   Sums& sums;
-  const Mirror& angles;    ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
+  const Mirror& angles;    ///< [T_max, D] of rotary positions (model/attention/rotation), empty for learned ones
   std::uint64_t seed = 0;  ///< of dropout
   arch::LeaseRule leases = {};
   /// The ranges that something is summed by; null: it is summed at once.
@@ -46,7 +46,8 @@ struct Pass {
   std::int64_t first_sample = 0;  ///< global number of sample 0 (dropout)
   std::int64_t step = 0;
   bool training = false;
-  Tensor starts = {};  ///< [samples, positions of a sample] i32, where samples are several documents (ops/positions.h)
+  Tensor starts = {};         ///< [samples, positions of a sample] i32, where samples are several documents (ops/positions.h)
+  Tensor window_starts = {};  ///< the same for layers that see a window: no earlier than it begins; empty: all see as much
   /// Of every sample those that each rank of context parallelism has, by rank; empty: as usual (parallel::split_positions).
   std::span<const ops::Positions> parts = {};
   std::int64_t rows() const { return samples * positions.count(); }

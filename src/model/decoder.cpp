@@ -13,6 +13,7 @@ Decoder::Decoder(const Context& context, std::vector<layout::Chunk> chunks, std:
     : context_(context),
       chunks_(std::move(chunks)),
       parts_(arch::part_map(context.config, context.parameters.units(), context.leases)),
+      samples_(samples),
       rows_(rows),
       embedding_(context),
       head_(context, head_memory_),
@@ -34,10 +35,23 @@ void Decoder::declare(Arena& workspace, Arena& cache) {
   if (chunks_.back().head) model::declare(workspace, head_memory_, context_.dims, rows, type, context_.sums.all_judgers, false);
   model::declare(workspace, scratch_, sizes, {});
   workspace.keep();
+  const std::int64_t longest = context_.config.block_size;
+  if (arch::has_window(context_.config, longest))
+    workspace.declare(windows_, "starts of windows", Shape{samples_, longest}, DType::i32);
+}
+
+Tensor Decoder::window_starts(std::int64_t samples) {
+  if (!windows_.device) return {};
+  if (!windows_found_) {
+    ops::find_window_starts(elements<std::int32_t>(windows_.host), {}, context_.config.block_size, context_.config.window);
+    upload(context_.ops.stream(), windows_);
+    windows_found_ = true;
+  }
+  return windows_.device.slice_rows(0, samples);
 }
 
 void Decoder::run(std::size_t chunk, const Tensor& tokens, std::int64_t samples, std::int64_t positions) {
-  const Pass pass{.samples = samples, .positions = {cache_.length(), positions}};
+  const Pass pass{.samples = samples, .positions = {cache_.length(), positions}, .window_starts = window_starts(samples)};
   ensure(pass.rows() <= rows_, "a pass has at most the rows the decoder was declared for");
   ensure(cache_.length() + positions <= cache_.capacity(), "the context has room for what is read");
   const Tensor x = stream(pass.rows());

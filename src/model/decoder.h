@@ -42,15 +42,19 @@ class Decoder {
   void loss(const Tensor& x, const Objective& objective);
 
  private:
+  /// Where the windows of `samples` texts begin; empty where there are none.
+  Tensor window_starts(std::int64_t samples);
   const Context& context_;
   std::vector<layout::Chunk> chunks_;
   arch::PartMap parts_;
-  std::int64_t rows_;
+  std::int64_t samples_, rows_;
   EmbeddingLayer embedding_;
   std::vector<Block> blocks_;
   HeadMemory head_memory_;
   Head head_;
   KvCache cache_;
+  Mirror windows_;  ///< [samples, block_size] i32, of layers that see one
+  bool windows_found_ = false;
   BlockSaved saved_;
   Scratch scratch_;
 };

@@ -43,6 +43,10 @@ void declare(Arena& arena, BlockSaved& saved, const BlockSizes& sizes, const Sav
   if (needs.kept) {
     outside.statistics(saved.stats1, "stats1", 2);
     inside.spread(saved.qkv, "qkv", dims.qkv_width());
+    if (dims.qk_norm) {
+      inside.spread(saved.qk, "qk", dims.attention_width() + dims.kv_width());
+      Matrices(arena, rows.inside * (dims.heads + dims.kv_heads), type).statistics(saved.qk_stats, "qk_stats", 2);
+    }
   }
   if (needs.attention) inside.matrix(saved.attention, "attention", dims.attention_width());
   if (needs.kept) {

@@ -28,9 +28,11 @@ Rows rows_of(const parallel::Boundaries& boundaries, const parallel::TokenGrid& 
 /// Rows of the wide ones (qkv, what is [R, U] or [R, F]) may lie further apart than they are long: Arena::declare_spread.
 struct BlockSaved {
   // Until the gradient of the block's input is made:
-  Tensor x;       ///< [Ro, C] the block's input
-  Tensor stats1;  ///< [Ro, 2]
-  Tensor qkv;     ///< [R, (H + 2K) D]; q and k turned by their position
+  Tensor x;         ///< [Ro, C] the block's input
+  Tensor stats1;    ///< [Ro, 2]
+  Tensor qkv;       ///< [R, (H + 2K) D]; q and k turned by their position, unless qk has them
+  Tensor qk;        ///< [R, (H + K) D], where heads are normalised: q and k behind that, turned; qkv is as the product made it
+  Tensor qk_stats;  ///< [(H + K) R, 2], of these norms, head by head
   parallel::AttentionSaved attention_saved;
   Tensor middle;  ///< [Ro, C] after the attention sub-layer
   Tensor stats2;  ///< [Ro, 2]

@@ -23,6 +23,30 @@ void Sums::norm_backward(ops::Norm& norm, parallel::Boundary& /*boundary*/, cons
   norm.backward(call);
 }
 
+ops::NormBackward HeadsBackward::head(std::int64_t head, std::int64_t first, std::int64_t count) const {
+  const std::int64_t size = gain.elements();
+  const auto part = [&](const Tensor& of) { return of.slice_rows(first, count).slice_columns(head * size, size); };
+  return {.dx = part(d),
+          .n = {},
+          .d_gain = d_gain,
+          .d_bias = {},
+          .dn = part(d),
+          .x = part(x),
+          .stats = stats.slice_rows(head * x.rows() + first, count),
+          .gain = gain,
+          .bias = {},
+          .residual = {},
+          .accumulate = accumulate};
+}
+
+void Sums::heads_backward(ops::Norm& norm, parallel::Boundary& /*boundary*/, const Pass& /*pass*/, const HeadsBackward& call) {
+  for (std::int64_t head = 0; head * call.gain.elements() < call.x.columns(); ++head) {
+    ops::NormBackward one = call.head(head, 0, call.x.rows());
+    one.accumulate = call.accumulate || head > 0;
+    norm.backward(one);
+  }
+}
+
 // The sum of rows is that of a table of one position.
 void Sums::sum_rows(parallel::Boundary& /*boundary*/, const Pass& /*pass*/, const Tensor& sum, const Tensor& rows,
                     bool accumulate) {

@@ -30,6 +30,19 @@ struct EmbeddingBackward {
   bool accumulate;  ///< onto d_positions
 };
 
+/// The way back through norms of heads that share a gain: R rows, n heads of D features.
+struct HeadsBackward {
+  Tensor d;       ///< [R, n D]: the gradient of the norms' outputs on entry, of their inputs on return
+  Tensor x;       ///< [R, n D]: their inputs
+  Tensor stats;   ///< [n R, 2], head by head
+  Tensor gain;    ///< [D]
+  Tensor d_gain;  ///< [D] f32: of this rank's heads
+  bool of_keys;   ///< the heads are the rank's key/value heads, not its heads
+  bool accumulate;
+  /// The norm of rows [first, first + count) of one head.
+  ops::NormBackward head(std::int64_t head, std::int64_t first, std::int64_t count) const;
+};
+
 class Sums : public ops::WeightSink {
  public:
   explicit Sums(const layout::ShardedDims& dims) : Sums(dims, {1, 0, 1}, {}) {}
@@ -75,6 +88,8 @@ class Sums : public ops::WeightSink {
   void push(const ops::WeightWork& work) override;
   /// Norm::backward() of the pass' rows outside of `boundary`.
   virtual void norm_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const ops::NormBackward& call);
+  /// Norm::backward() of every head, of the pass' rows inside of `boundary`.
+  virtual void heads_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const HeadsBackward& call);
   /// sum [C] f32 (+)= the sum of the pass' `rows` [Ro, C].
   virtual void sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows, bool accumulate);
   virtual void embed_backward(parallel::Boundary& boundary, const Pass& pass, const EmbeddingBackward& call);

@@ -67,6 +67,16 @@ inline const std::int32_t* starts_from(const Tensor& starts, std::int64_t sample
   return starts ? reinterpret_cast<const std::int32_t*>(starts.data) + sample * starts.stride() + first : nullptr;
 }
 
+/// The same where a query sees a window alone (Beltagy et al. 2020): of `positions` of every sample, where what each sees begins,
+/// its own key and window - 1 before it, but none before its document. `starts`: of documents; empty: a sample is one.
+inline void find_window_starts(std::span<std::int32_t> window_starts, std::span<const std::int32_t> starts,
+                               std::int64_t positions, std::int64_t window) {
+  for (std::size_t i = 0; i < window_starts.size(); ++i) {
+    const auto begin = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % positions - window + 1);
+    window_starts[i] = std::max(begin, starts.empty() ? 0 : starts[i]);
+  }
+}
+
 /// The position of row `row` of a tensor in its document.
 inline std::int64_t place_of(const Positions& positions, const Tensor& starts, std::int64_t row) {
   const std::int64_t position = positions.at(row % positions.count());

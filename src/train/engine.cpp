@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "base/timer.h"
+#include "model/attention/rotation.h"
 #include "model/initialise.h"
-#include "model/rotation.h"
 #include "parallel/context/split_positions.h"
 #include "train/matched_lists.h"
 #include "train/replicas.h"
@@ -175,13 +175,16 @@ double Engine::evaluate(const data::Batch& batch) {
 }
 
 std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches) {
+  const bool windows = arch::has_window(config_.model, config_.positions);
   if (config_.document_end) settle(ops_.stream(), memory_.starts);
+  if (windows) settle(ops_.stream(), memory_.windows);
   for (std::size_t m = 0; m < batches.size(); ++m) {
     const data::Batch& batch = batches[m];
     data::Batch& brought = brought_[m] = batch;
+    const std::int64_t all = batch.samples * batch.positions,
+                       first = static_cast<std::int64_t>(m) * config_.samples * config_.positions;
     if (config_.document_end) {
-      const std::int64_t all = batch.samples * batch.positions;
-      const Mirror starts = memory_.starts.flat(static_cast<std::int64_t>(m) * config_.samples * config_.positions, all);
+      const Mirror starts = memory_.starts.flat(first, all);
       find_starts(starts, batch);
       brought.starts = starts.device.reshape({batch.samples, batch.positions});
       if (!parts_.empty()) {
@@ -189,6 +192,14 @@ std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches)
         document_split_.split(std::span(parts_).subspan(m * ranks, ranks), batch.positions,
                               elements<const std::int32_t>(starts.host));
       }
+    }
+    if (windows) {
+      const Mirror begins = memory_.windows.flat(first, all);
+      std::span<const std::int32_t> starts;
+      if (config_.document_end) starts = elements<const std::int32_t>(memory_.starts.flat(first, all).host);
+      ops::find_window_starts(elements<std::int32_t>(begins.host), starts, batch.positions, config_.model.window);
+      upload(ops_.stream(), begins);
+      brought.window_starts = begins.device.reshape({batch.samples, batch.positions});
     }
     const ops::Positions own = own_positions(batch, m), whole{0, batch.positions};
     const auto take = [&](const Tensor& all, const ops::Positions& positions, const Tensor& from) {

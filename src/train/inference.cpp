@@ -7,7 +7,7 @@
 #include "checkpoint/held_unit.h"
 #include "checkpoint/replicated.h"
 #include "layout/pipeline/schedules.h"
-#include "model/rotation.h"
+#include "model/attention/rotation.h"
 #include "model/weights.h"
 
 namespace lockstep::train {

@@ -78,7 +78,7 @@ PassTimes PipelineRunner::run(std::span<const data::Batch> batches, std::int64_t
 
 model::Pass PipelineRunner::pass_of(const data::Batch& batch, Microbatch microbatch) const {
   const auto ranks = static_cast<std::size_t>(place_.ranks), rank = static_cast<std::size_t>(place_.rank);
-  model::Pass pass{.samples = batch.samples, .starts = batch.starts};
+  model::Pass pass{.samples = batch.samples, .starts = batch.starts, .window_starts = batch.window_starts};
   if (!place_.parts.empty()) pass.parts = place_.parts.subspan(static_cast<std::size_t>(microbatch.value) * ranks, ranks);
   pass.positions = pass.parts.empty() ? parallel::split_positions(batch.positions, place_.rank, place_.ranks) : pass.parts[rank];
   return pass;

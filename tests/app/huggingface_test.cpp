@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<const char*> models = {"gpt2", "gpt2_untied", "llama", "llama_tied", "qwen2", "rasbt", "rasbt_fused"};
+const std::vector<const char*> models = {"gpt2",  "gpt2_untied", "llama", "llama_tied",  "phi3",
+                                         "qwen2", "qwen3",       "rasbt", "rasbt_fused", "smollm3"};
 
 fs::path golden(const std::string& name) { return fs::path("tests/golden/data/huggingface") / name; }
 
@@ -151,7 +152,15 @@ TEST_F(HuggingFace, WritesEveryModelThatAFamilyHas) {
       {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.n_kv_head=1", "model.head_dim=6"},
       {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.bias=true", "model.qkv_bias=false"},
       {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.qkv_bias=true", "model.tied=false",
-       "model.rope_scaling=llama3", "model.rope_theta=500000"}};
+       "model.rope_scaling=llama3", "model.rope_theta=500000"},
+      {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.qk_norm=true", "model.window=5",
+       "model.global_every=2", "model.rope_scaling=yarn", "model.rope_original_block_size=4"},
+      {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.window=6"},
+      {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.rope_skip_every=2",
+       "model.rope_scaling=dynamic"},
+      {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.family=phi3", "model.tied=false"}};
+  const std::vector<const char*> types = {"gpt2",  "gpt2",  "gpt2",    "llama",   "llama",
+                                          "qwen2", "qwen3", "mistral", "smollm3", "phi3"};
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     const std::string name = "kind" + std::to_string(i);
     train(name, kinds[i]);
@@ -165,9 +174,9 @@ TEST_F(HuggingFace, WritesEveryModelThatAFamilyHas) {
       seen.push_back(outcome.out);
     }
     EXPECT_EQ(seen[0], seen[1]) << name;
+    EXPECT_EQ(Json::parse(file(name + "_hf/config.json")).at("model_type").string(), types[i]) << name;
   }
   const Json config = Json::parse(file("kind5_hf/config.json"));
-  EXPECT_EQ(config.at("model_type").string(), "qwen2");
   EXPECT_EQ(config.at("rope_scaling").at("rope_type").string(), "llama3");
   EXPECT_EQ(config.at("torch_dtype").string(), "float32");
   EXPECT_EQ(config.at("rms_norm_eps").number(), 1e-5);

@@ -42,6 +42,7 @@ const std::vector<Context> kContexts{
     {3, {"train.backend=ps", "parallel.ps=async", "train.dtype=bf16"}},
     {1, {"kernels.attention=materialised", "optimizer.name=sgd", "optimizer.momentum=0", "train.dtype=bf16"}},
     {1, {"train.eval_only=true"}},
+    {1, {"model.position=rope", "model.rope_scaling=yarn", "model.window=8"}},
 };
 
 /// Values to try in the place of a key's own, where neither its words nor its bounds give some.
@@ -68,6 +69,7 @@ const std::map<std::string_view, Words> kOthers{
     {"log.dir", {"/nowhere/mine"}},
     {"log.machine", {"/no/such/machine.json"}},
     {"model.n_embd", {"384"}},
+    {"model.family", {"mistral"}},
     {"model.n_head", {"6"}},
     {"optimizer.rounding", {"stochastic"}},
 };
@@ -105,11 +107,15 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
   const arch::ModelConfig& model = engine.model;
   add(model.layers, model.heads, model.kv_heads, model.width, model.head_size, model.ffn_width, model.block_size,
       model.vocabulary, static_cast<int>(model.norm), static_cast<int>(model.position), static_cast<int>(model.activation),
-      model.gated, static_cast<int>(model.init), model.bias, model.qkv_bias, model.tied, model.dropout, model.norm_eps);
+      model.gated, static_cast<int>(model.init), model.bias, model.qkv_bias, model.tied, model.dropout, model.norm_eps,
+      model.qk_norm, model.window, model.family);
+  if (model.window > 0) add(model.global_every);
   if (model.position == arch::PositionKind::rope) {
-    add(model.rope.theta, static_cast<int>(model.rope.scaling));
-    if (model.rope.scaling == arch::RopeScaling::llama3)
-      add(model.rope.factor, model.rope.low_freq_factor, model.rope.high_freq_factor, model.rope.original_block_size);
+    const arch::Rope& rope = model.rope;
+    add(rope.theta, static_cast<int>(rope.scaling), rope.skip_every);
+    if (rope.scaling != arch::RopeScaling::none) add(rope.factor);
+    if (rope.scaling == arch::RopeScaling::llama3 || rope.scaling == arch::RopeScaling::yarn)
+      add(rope.low_freq_factor, rope.high_freq_factor, rope.original_block_size, rope.attention_factor);
   }
   const train::OptimizerSettings& optimizer = engine.optimizer;
   add(static_cast<int>(engine.decay), static_cast<int>(engine.weights.type), engine.weights.master, optimizer.name,

@@ -172,6 +172,10 @@ TEST(RunConfig, LlamasHaveTheParametersOfTheirPapers) {
   EXPECT_EQ(total("llama3_405B"), 405853388800);
   EXPECT_EQ(total("mistral_7B"), 7248023552);
   EXPECT_EQ(total("qwen2_7B"), 7615616512);
+  EXPECT_EQ(total("qwen3_0.6B"), 596049920);
+  EXPECT_EQ(total("qwen3_4B"), 4022468096);
+  EXPECT_EQ(total("qwen3_8B"), 8190735360);
+  EXPECT_EQ(total("qwen3_32B"), 32762123264);
 }
 
 TEST(RunConfig, ALlamaTakesEverySetting) {

@@ -40,7 +40,7 @@ RunConfig base_for(const Key& key) {
   const bool waits = key.name == "parallel.ps" || key.name == "train.backend";
   config.parallel.ps = waits ? train::ServerMode::gradients : train::ServerMode::async;
   config.model.position = arch::PositionKind::rope;
-  config.model.rope_scaling = arch::RopeScaling::llama3;
+  config.model.rope_scaling = key.name == "model.rope_attention_factor" ? arch::RopeScaling::yarn : arch::RopeScaling::llama3;
   config.data.order = data::Order::partition;    // which train.max_epochs wants
   config.numerics.bf16 = ops::Bf16Order::pairs;  // never automatic in a run
   return config;

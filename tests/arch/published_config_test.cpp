@@ -56,7 +56,34 @@ const std::map<std::string, std::string> published = {
       "max_position_embeddings": 32768, "max_window_layers": 24, "model_type": "qwen2", "num_attention_heads": 14,
       "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
       "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "transformers_version": "4.40.1",
-      "use_cache": true, "use_mrope": false, "use_sliding_window": false, "vocab_size": 151936})"}};
+      "use_cache": true, "use_mrope": false, "use_sliding_window": false, "vocab_size": 151936})"},
+    {"Qwen3-0.6B", R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+      "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024,
+      "initializer_range": 0.02, "intermediate_size": 3072, "max_position_embeddings": 40960, "max_window_layers": 28,
+      "model_type": "qwen3", "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06,
+      "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true,
+      "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": true, "use_sliding_window": false,
+      "vocab_size": 151936})"},
+    {"Mistral-7B-v0.1", R"({"architectures": ["MistralForCausalLM"], "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
+      "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 32768,
+      "model_type": "mistral", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+      "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 4096, "tie_word_embeddings": false,
+      "torch_dtype": "bfloat16", "transformers_version": "4.34.0.dev0", "use_cache": true, "vocab_size": 32000})"},
+    {"Phi-3-mini-4k-instruct", R"({"_name_or_path": "Phi-3-mini-4k-instruct", "architectures": ["Phi3ForCausalLM"],
+      "attention_dropout": 0.0, "bos_token_id": 1, "embd_pdrop": 0.0, "eos_token_id": 32000, "hidden_act": "silu",
+      "hidden_size": 3072, "initializer_range": 0.02, "intermediate_size": 8192, "max_position_embeddings": 4096,
+      "model_type": "phi3", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32,
+      "original_max_position_embeddings": 4096, "pad_token_id": 32000, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05,
+      "rope_scaling": null, "rope_theta": 10000.0, "sliding_window": 2047, "tie_word_embeddings": false,
+      "torch_dtype": "bfloat16", "transformers_version": "4.40.2", "use_cache": true, "attention_bias": false,
+      "vocab_size": 32064})"},
+    {"SmolLM3-3B", R"({"architectures": ["SmolLM3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+      "bos_token_id": null, "eos_token_id": 128012, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+      "intermediate_size": 11008, "max_position_embeddings": 65536, "max_window_layers": 28, "mlp_bias": false,
+      "model_type": "smollm3", "no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0], "num_attention_heads": 16,
+      "num_hidden_layers": 8, "num_key_value_heads": 4, "pad_token_id": 128004, "pretraining_tp": 2, "rms_norm_eps": 1e-06,
+      "rope_scaling": null, "rope_theta": 5000000.0, "sliding_window": null, "torch_dtype": "bfloat16",
+      "transformers_version": "4.53.0.dev0", "use_cache": false, "use_sliding_window": false, "vocab_size": 128256})"}};
 
 PublishedModel read(const Json& json) { return model_from_json(json, "config.json"); }
 Json config_of(const std::string& name) { return Json::parse(published.at(name)); }
@@ -93,7 +120,11 @@ TEST(PublishedConfig, IsReadAsItWasPublished) {
                                                {"Llama-3.1-8B-Instruct", 32, 4096, 32, 8, 14336, 131072, false},
                                                {"TinyLlama-1.1B", 22, 2048, 32, 4, 5632, 2048, false},
                                                {"SmolLM2-135M", 30, 576, 9, 3, 1536, 8192, true},
-                                               {"Qwen2.5-0.5B", 24, 896, 14, 2, 4864, 32768, true}}) {
+                                               {"Qwen2.5-0.5B", 24, 896, 14, 2, 4864, 32768, true},
+                                               {"Qwen3-0.6B", 28, 1024, 16, 8, 3072, 40960, true},
+                                               {"Mistral-7B-v0.1", 32, 4096, 32, 8, 14336, 32768, false},
+                                               {"Phi-3-mini-4k-instruct", 32, 3072, 32, 32, 8192, 4096, false},
+                                               {"SmolLM3-3B", 8, 2048, 16, 4, 11008, 65536, true}}) {
     const ModelConfig config = read(config_of(shape.name)).config;
     EXPECT_EQ(config.layers, shape.layers) << shape.name;
     EXPECT_EQ(config.width, shape.width) << shape.name;
@@ -107,6 +138,68 @@ TEST(PublishedConfig, IsReadAsItWasPublished) {
   EXPECT_EQ(rope.theta, 500000);
   EXPECT_EQ(rope.scaling, RopeScaling::llama3);
   EXPECT_EQ(rope.original_block_size, 8192);
+}
+
+TEST(PublishedConfig, PartsOfFamiliesAreReadAndWrittenAgain) {
+  const ModelConfig qwen = read(config_of("Qwen3-0.6B")).config, mistral = read(config_of("Mistral-7B-v0.1")).config;
+  EXPECT_TRUE(qwen.qk_norm);
+  EXPECT_EQ(qwen.head_size, 128);
+  EXPECT_EQ(qwen.window, 0);
+  EXPECT_EQ(mistral.window, 4096);
+  const ModelConfig phi = read(config_of("Phi-3-mini-4k-instruct")).config, smol = read(config_of("SmolLM3-3B")).config;
+  EXPECT_EQ(phi.window, 2047);
+  EXPECT_EQ(phi.family, "phi3");
+  EXPECT_EQ(smol.rope.skip_every, 4);
+  EXPECT_FALSE(turns(smol, 3));
+  EXPECT_TRUE(turns(smol, 4));
+  for (const auto& [name, text] : published) {
+    const PublishedModel model = read(Json::parse(text));
+    EXPECT_EQ(family_of(model.config), model.family) << name;
+    EXPECT_EQ(read(to_json(model.config, model.family)).config, model.config) << name;
+  }
+}
+
+// transformers' classes go on with a window where config.json does not say that there is none.
+TEST(PublishedConfig, WindowsAreThoseOfTransformers) {
+  Json mistral = config_of("Mistral-7B-v0.1");
+  EXPECT_EQ(read(mistral.set("sliding_window", nullptr)).config.window, 0);
+  EXPECT_EQ(read(mistral).config.family, "mistral");
+  Json without = Json::parse(R"({"model_type": "mistral", "hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 5,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 9, "max_position_embeddings": 16})");
+  EXPECT_EQ(read(without).config.window, 4096);
+  Json qwen = config_of("Qwen3-0.6B");
+  qwen.set("use_sliding_window", true).set("sliding_window", 64);
+  EXPECT_EQ(read(qwen).config.window, 0);  // from layer 28 on, of 28
+  EXPECT_EQ(read(qwen.set("max_window_layers", 0)).config.window, 64);
+  EXPECT_NE(refusal(qwen.set("max_window_layers", 3)).find("not all, nor all but every n-th"), std::string::npos);
+  Json::Array types;
+  for (int layer = 0; layer < 28; ++layer) types.emplace_back(layer % 4 == 3 ? "full_attention" : "sliding_attention");
+  const ModelConfig mixed = read(qwen.set("layer_types", types)).config;
+  EXPECT_EQ(mixed.window, 64);
+  EXPECT_EQ(mixed.global_every, 4);
+  EXPECT_EQ(seen_keys(mixed, 3, 100), 100);
+  EXPECT_EQ(seen_keys(mixed, 4, 100), 64);
+  EXPECT_EQ(read(to_json(mixed, Family::qwen3)).config, mixed);
+}
+
+TEST(PublishedConfig, LayersThatTurnNothingAreEveryNth) {
+  Json smol = config_of("SmolLM3-3B");
+  EXPECT_EQ(read(smol.set("no_rope_layers", nullptr)).config.rope.skip_every, 4);
+  EXPECT_EQ(read(smol.set("no_rope_layers", Json::Array(8, 1))).config.rope.skip_every, 0);
+  EXPECT_NE(refusal(smol.set("no_rope_layers", Json::parse("[1, 0, 1, 1, 1, 1, 1, 1]"))).find("not every n-th one"),
+            std::string::npos);
+  EXPECT_NE(refusal(smol.set("no_rope_layers", Json::parse("[1, 0]"))).find("names 2 layers of 8"), std::string::npos);
+}
+
+TEST(PublishedConfig, AFamilyWithoutAPartIsRefused) {
+  ModelConfig config = read(config_of("Qwen3-0.6B")).config;
+  config.family = "llama";
+  EXPECT_THROW(family_of(config), UserError);
+  config.family = "nobody";
+  EXPECT_THROW(family_of(config), UserError);
+  config.family.clear();
+  config.rope.skip_every = 4;
+  EXPECT_THROW(family_of(config), UserError);
 }
 
 // transformers 5 saves what 4 did in other words.
@@ -132,6 +225,7 @@ TEST(PublishedConfig, AnUnknownKeyIsRefusedUnlessItIsNullOrFalse) {
   for (const auto& [name, text] : published) {
     for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping", "embedding_multiplier", "residual_multiplier",
                             "qk_layernorm", "use_qk_norm", "no_rope_layers", "text_config", "num_experts", "multi_query"}) {
+      if (name.starts_with("SmolLM3") && std::string_view(key) == "no_rope_layers") continue;
       for (const char* value : {"30.0", "true", "\"x\"", "[1]", "{\"a\": 1}", "0", "-1"}) expect_named(name, key, value);
       for (const char* value : {"null", "false"}) EXPECT_EQ(refusal(name, key, value), "") << name << " " << key;
     }
@@ -160,11 +254,11 @@ TEST(PublishedConfig, AnotherValueThanTheComputedOneIsRefused) {
   expect_named("gpt2", "rope_theta", "10000.0");
   for (const std::string name : {"TinyLlama-1.1B", "Qwen2.5-0.5B"}) {
     expect_named(name, "rope_interleaved", "true");
-    expect_named(name, "use_sliding_window", "true");
     expect_named(name, "partial_rotary_factor", "0.5");
     EXPECT_EQ(refusal(name, "partial_rotary_factor", "1.0"), "");
     EXPECT_NE(refusal(name, "hidden_act", "\"gelu\"").find("a gate other than silu"), std::string::npos);
   }
+  expect_named("TinyLlama-1.1B", "use_sliding_window", "true");
   expect_named("TinyLlama-1.1B", "sliding_window", "4096");
   EXPECT_NE(refusal("TinyLlama-1.1B", "mlp_bias", "true").find("\"mlp_bias\" is true"), std::string::npos);
   // What changes nothing may be anything.
@@ -185,7 +279,7 @@ TEST(PublishedConfig, OtherClassesOfAFamilyAreRefused) {
   EXPECT_EQ(refusal("gpt2", "architectures", "null"), "");
   EXPECT_NE(refusal("gpt2", "architectures", "7").find("\"architectures\" is 7"), std::string::npos);
   EXPECT_NE(refusal("gpt2", "model_type", "7").find("\"model_type\" is 7"), std::string::npos);
-  for (const char* type : {"mistral", "qwen3", "mixtral", "gemma"})
+  for (const char* type : {"mixtral", "qwen3_moe", "gemma"})
     EXPECT_NE(refusal("gpt2", "model_type", "\"" + std::string(type) + "\"").find(type), std::string::npos);
 }
 
@@ -230,7 +324,7 @@ TEST_F(RopeConfig, ScalingBesideParametersIsObeyedOrRefused) {
   EXPECT_EQ(found.scaling, RopeScaling::llama3);
   EXPECT_EQ(found.original_block_size, 64);
   EXPECT_EQ(found.theta, 10000);
-  for (const char* type : {"yarn", "linear", "dynamic", "longrope", "proportional"}) {
+  for (const char* type : {"longrope", "proportional", "su"}) {
     for (const char* key : {"rope_scaling", "rope_parameters"})
       EXPECT_NE(refusal(with(key, rope(type))).find("\"" + std::string(key) + ".rope_type\""), std::string::npos) << type;
   }

@@ -50,6 +50,41 @@ TEST(Rotary, Llama3StretchesLongWaves) {
   EXPECT_EQ(stretched, 29);
 }
 
+// What transformers 5.24's ROPE_INIT_FUNCTIONS["yarn"] and ["linear"] give.
+TEST(Rotary, YarnAndLinearAreThoseOfTransformers) {
+  const auto expect = [](const ModelConfig& config, const std::vector<float>& wanted) {
+    const std::vector<float> frequencies = rotary_frequencies(config);
+    ASSERT_EQ(frequencies.size(), wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(frequencies[i], wanted[i], 3e-7 * wanted[i]) << i;
+  };
+  ModelConfig config = llama(16, 10000);
+  config.rope.scaling = RopeScaling::yarn;
+  config.rope.factor = 4;
+  config.rope.original_block_size = 1024;
+  config.rope.high_freq_factor = 32;
+  expect(config,
+         {1.0F, 0.316227764F, 0.0812500045F, 0.0197642371F, 0.00437500002F, 0.000790569466F, 0.000250000012F, 7.90569466e-05F});
+  config.rope.high_freq_factor = 8;
+  config.rope.low_freq_factor = 2;
+  expect(config,
+         {1.0F, 0.316227764F, 0.100000001F, 0.0197642371F, 0.00249999994F, 0.000790569466F, 0.000250000012F, 7.90569466e-05F});
+  EXPECT_NEAR(usual_attention_factor(4), 1.138629436111989, 1e-12);
+  config = llama(8, 10000);
+  config.rope.scaling = RopeScaling::linear;
+  config.rope.factor = 3;
+  expect(config, {0.333333343F, 0.0333333351F, 0.00333333318F, 0.000333333359F});
+  config.rope.scaling = RopeScaling::dynamic;
+  EXPECT_EQ(rotary_frequencies(config), rotary_frequencies(llama(8, 10000)));
+}
+
+TEST(Rotary, QueriesAndKeysMayGetLonger) {
+  const std::vector<float> frequencies = rotary_frequencies(llama(8, 10000));
+  std::vector<float> plain(8), longer(8);
+  rotary_angles(plain, frequencies, 5);
+  rotary_angles(longer, frequencies, 5, 1.25);
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_FLOAT_EQ(longer[i], 1.25F * plain[i]);
+}
+
 // The library's functions are right within an ulp of double; rounded to float they are the same but for ties.
 TEST(Rotary, AnglesAreRoundedOnce) {
   const std::vector<float> frequencies = rotary_frequencies(llama(64, 10000));

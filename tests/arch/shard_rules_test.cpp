@@ -69,7 +69,7 @@ std::vector<std::set<int>> check_tiling(const std::vector<PlacedParameter>& shar
 
 /// Gradients are partial over exactly those ranks that hold an element and work for other heads or tokens.
 void check_partial(const std::vector<PlacedParameter>& shards, const std::vector<std::set<int>>& holders) {
-  const bool whole = shards[0].info.rule.axis < 0;
+  const bool whole = shards[0].info.rule.axis < 0 && !shards[0].info.rule.partial;
   for (std::size_t rank = 0; rank < shards.size(); ++rank) {
     const layout::Shard& shard = shards[rank].shard;
     const std::vector<std::int64_t> held = elements_of(shard.rectangles({0, shard.shape().elements()}));

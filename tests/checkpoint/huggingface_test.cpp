@@ -178,14 +178,15 @@ TEST_F(Published, AnyRangeIsRead) {
 TEST_F(Published, UnknownPartsAreNamed) {
   EXPECT_TRUE(
       says(refused("llama", "\"model_type\": \"llama\"", "\"model_type\": \"mamba\""), "architecture \"mamba\" is not known"));
-  EXPECT_TRUE(says(refused("llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"yarn\""), "type \"yarn\" are not known"));
+  EXPECT_TRUE(
+      says(refused("llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"longrope\""), "type \"longrope\" are not known"));
   EXPECT_TRUE(says(refused("llama", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\""), "a gate other than silu"));
   EXPECT_TRUE(says(refused("llama", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"xielu\""), "activation \"xielu\""));
   EXPECT_TRUE(says(refused("llama", "\"hidden_act\"", "\"attention_bias\": true, \"hidden_act\""), "\"mlp_bias\" is false"));
   EXPECT_TRUE(says(refused("llama", "\"factor\"", "\"partial_rotary_factor\": 0.5, \"factor\""), "partial_rotary_factor"));
-  EXPECT_TRUE(says(refused("qwen2", "\"hidden_act\"", "\"use_sliding_window\": true, \"hidden_act\""), "sliding window"));
+  EXPECT_TRUE(says(refused("llama", "\"hidden_act\"", "\"sliding_window\": 5, \"hidden_act\""), "sliding window"));
   EXPECT_TRUE(
-      says(refused("qwen2", "\"hidden_act\"", "\"layer_types\": [\"sliding_attention\"], \"hidden_act\""), "sliding window"));
+      says(refused("llama", "\"hidden_act\"", "\"layer_types\": [\"sliding_attention\"], \"hidden_act\""), "sliding window"));
   EXPECT_TRUE(
       says(refused("gpt2", "\"n_ctx\"", "\"scale_attn_by_inverse_layer_idx\": true, \"n_ctx\""), "scale_attn_by_inverse"));
   EXPECT_TRUE(says(refused("gpt2", "\"n_ctx\"", "\"scale_attn_weights\": false, \"n_ctx\""), "scale_attn_weights"));

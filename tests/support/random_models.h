@@ -26,6 +26,10 @@ inline arch::ModelConfig random_model(std::mt19937& random) {
   config.qkv_bias = below(2) == 0;
   config.tied = below(2) == 0;
   config.init = static_cast<arch::InitKind>(below(4));
+  config.qk_norm = below(3) == 0;
+  config.window = below(3) == 0 ? 1 + below(4) : 0;
+  config.global_every = below(3);
+  config.rope.skip_every = below(3);
   return config;
 }
 

@@ -45,4 +45,15 @@ inline arch::ModelConfig tiny_qwen2() {
   return config;
 }
 
+/// Those of Qwen3: norms of heads; and a window in all but every second layer.
+inline arch::ModelConfig tiny_qwen3() {
+  arch::ModelConfig config = tiny_llama();
+  config.norm_eps = 1e-6F;
+  config.rope = {.theta = 1e6};
+  config.tied = config.qk_norm = true;
+  config.window = 3;
+  config.global_every = 2;
+  return config;
+}
+
 }  // namespace lockstep::support

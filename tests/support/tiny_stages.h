@@ -9,8 +9,8 @@
 
 #include "arch/shard_rules.h"
 #include "layout/pipeline/pipeline_schedule.h"
+#include "model/attention/rotation.h"
 #include "model/initialise.h"
-#include "model/rotation.h"
 #include "model/stage.h"
 #include "parallel/zero/resident_parameters.h"
 #include "parallel/zero/resident_state.h"

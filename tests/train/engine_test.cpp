@@ -37,6 +37,7 @@ std::vector<EngineConfig> variants() {
   }
   all.push_back(tiny_config(support::tiny_llama()));
   all.push_back(tiny_config(support::tiny_qwen2()));
+  all.push_back(tiny_config(support::tiny_qwen3()));
   EngineConfig gated_with_biases = tiny_config();
   gated_with_biases.model.gated = true;
   all.push_back(gated_with_biases);
@@ -148,7 +149,7 @@ TEST(Engine, IgnoredTargetsCountNowhere) {
 }
 
 TEST(Engine, EveryThreadCountGivesTheSameBits) {
-  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama(), support::tiny_qwen2()}) {
+  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama(), support::tiny_qwen3()}) {
     std::vector<std::vector<float>> weights;
     for (const int threads : {1, 2, 3}) {
       EngineConfig config = tiny_config(model);
@@ -220,7 +221,8 @@ TEST(Engine, TheWrongNumberOfMicrobatchesIsABug) {
 TEST(Decoder, ReadingInPiecesGivesTheBitsOfTheTrainingPass) {
   arch::ModelConfig untied = support::tiny_model();
   untied.tied = false;
-  for (const arch::ModelConfig& model : {support::tiny_model(), untied, support::tiny_llama(), support::tiny_qwen2()}) {
+  for (const arch::ModelConfig& model :
+       {support::tiny_model(), untied, support::tiny_llama(), support::tiny_qwen2(), support::tiny_qwen3()}) {
     Machine machine;
     const auto engine = make_engine(tiny_config(model), machine);
     const Batches batches(1, 1, 7, 65);

@@ -127,7 +127,7 @@ TEST(RankMemory, TensorsOfAllLayersAddUpToTheWhole) {
 }
 
 TEST(RankMemory, WhatHostAndDeviceBothUseIsCountedOnBoth) {
-  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
+  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama(), support::tiny_qwen3()}) {
     const EngineConfig config = support::tiny_config(model);
     support::FarMachine far(1);
     support::Machine& machine = far.machine();

@@ -98,6 +98,11 @@ void check_attention(const RunConfig& config, std::vector<Problem>& problems) {
     problems.push_back({"kernels.mask = stored: with data.documents = true every sample hides other keys",
                         "kernels.mask=computed, or data.documents=false"});
   }
+  if (stored && config.model.window > 0) {
+    problems.push_back(
+        {fmt::format("kernels.mask = stored: with model.window = {} some layers hide other keys", config.model.window),
+         "kernels.mask=computed, or model.window=0"});
+  }
   if (config.parallel.cp > 1) {
     problems.push_back({fmt::format("kernels.attention = materialised: with parallel.cp = {} no rank has all keys of a query",
                                     config.parallel.cp),

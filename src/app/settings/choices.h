@@ -75,7 +75,8 @@ struct Choice<arch::PositionKind> {
 template <>
 struct Choice<arch::RopeScaling> {
   using enum arch::RopeScaling;
-  static constexpr auto all = std::to_array<Named<arch::RopeScaling>>({{"none", none}, {"llama3", llama3}});
+  static constexpr auto all = std::to_array<Named<arch::RopeScaling>>(
+      {{"none", none}, {"linear", linear}, {"dynamic", dynamic}, {"llama3", llama3}, {"yarn", yarn}});
 };
 
 template <>

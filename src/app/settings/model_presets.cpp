@@ -35,6 +35,7 @@ Assignments gpt2(const Gpt2& size) {
           "model.activation=gelu",
           "model.bias=false",
           "model.qkv_bias=null",
+          "model.qk_norm=false",
           "model.tied=true"};
 }
 
@@ -61,6 +62,7 @@ struct Llama {
   int layers, heads, kv_heads, width, ffn_width, block_size;
   std::string_view vocabulary, theta, eps;
   bool qkv_bias, tied;
+  bool qk_norm = false;  ///< with heads of 128
 };
 
 // The first two have the sizes of WordPlay's presets of these names, with the parts of Llama 2. The others are as their
@@ -76,6 +78,10 @@ constexpr Llama llama_sizes[] = {
     {"mistral_7B", 32, 32, 8, 4096, 14336, 32768, "32768", "1000000", "1e-5", false, false},
     {"qwen2_7B", 28, 28, 4, 3584, 18944, 32768, "152064", "1000000", "1e-6", true, false},
     {"qwen2_0.5B", 24, 14, 2, 896, 4864, 32768, "151936", "1000000", "1e-6", true, true},
+    {"qwen3_0.6B", 28, 16, 8, 1024, 3072, 32768, "151936", "1000000", "1e-6", false, true, true},
+    {"qwen3_4B", 36, 32, 8, 2560, 9728, 32768, "151936", "1000000", "1e-6", false, true, true},
+    {"qwen3_8B", 36, 32, 8, 4096, 12288, 32768, "151936", "1000000", "1e-6", false, false, true},
+    {"qwen3_32B", 64, 64, 8, 5120, 25600, 32768, "151936", "1000000", "1e-6", false, false, true},
 };
 
 Assignments llama(const Llama& size) {
@@ -90,8 +96,9 @@ Assignments llama(const Llama& size) {
           fmt::format("model.norm_eps={}", size.eps),
           fmt::format("model.qkv_bias={}", size.qkv_bias),
           fmt::format("model.tied={}", size.tied),
+          fmt::format("model.qk_norm={}", size.qk_norm),
+          fmt::format("model.head_dim={}", size.qk_norm ? "128" : "null"),
           "model.batch_size=1",
-          "model.head_dim=null",
           "model.norm=rmsnorm",
           "model.position=rope",
           "model.rope_scaling=none",

@@ -21,8 +21,11 @@ arch::Rope rope_of(const RunConfig::Model& model) {
   rope.scaling = model.rope_scaling;
   rope.factor = model.rope_factor;
   rope.low_freq_factor = model.rope_low_freq_factor;
-  rope.high_freq_factor = model.rope_high_freq_factor;
+  const bool yarn = rope.scaling == arch::RopeScaling::yarn;
+  rope.high_freq_factor = model.rope_high_freq_factor.value_or(yarn ? 32 : 4);
   rope.original_block_size = model.rope_original_block_size;
+  if (yarn) rope.attention_factor = model.rope_attention_factor.value_or(arch::usual_attention_factor(rope.factor));
+  rope.skip_every = model.rope_skip_every;
   return rope;
 }
 
@@ -130,7 +133,11 @@ arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary)
   out.init = model.init;
   out.bias = model.bias;
   out.qkv_bias = model.qkv_bias.value_or(model.bias);
+  out.qk_norm = model.qk_norm;
+  out.window = model.window;
+  out.global_every = model.global_every;
   out.tied = model.tied;
+  out.family = model.family.value_or("");
   out.dropout = static_cast<float>(model.dropout);
   return out;
 }

@@ -78,8 +78,12 @@ struct RunConfig {
     arch::PositionKind position = arch::PositionKind::learned;
     double rope_theta = 10000;  // this and the rest: of model.position=rope alone
     arch::RopeScaling rope_scaling = arch::RopeScaling::none;
-    double rope_factor = 8, rope_low_freq_factor = 1, rope_high_freq_factor = 4;
-    std::int64_t rope_original_block_size = 8192;
+    double rope_factor = 8, rope_low_freq_factor = 1;
+    std::optional<double> rope_high_freq_factor, rope_attention_factor;  // null: what the scaling usually has
+    std::int64_t rope_original_block_size = 8192, rope_skip_every = 0;
+    bool qk_norm = false;
+    std::int64_t window = 0, global_every = 0;
+    std::optional<std::string> family;  // null: what the parts say
     bool operator==(const Model&) const = default;
   };
   struct Data {

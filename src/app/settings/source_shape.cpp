@@ -15,7 +15,8 @@ namespace lockstep::settings {
 namespace {
 
 /// What a run may choose whatever the weights are.
-constexpr std::array<std::string_view, 4> free_keys = {"model.batch_size", "model.block_size", "model.dropout", "model.init"};
+constexpr std::array<std::string_view, 5> free_keys = {"model.batch_size", "model.block_size", "model.dropout", "model.init",
+                                                       "model.family"};
 
 void assign_shape(app::RunConfig::Model& model, const arch::ModelConfig& shape) {
   if (shape.activation == arch::ActivationKind::none && !shape.gated) {
@@ -32,18 +33,24 @@ void assign_shape(app::RunConfig::Model& model, const arch::ModelConfig& shape) 
   model.activation = {.kind = shape.gated ? arch::ActivationKind::silu : shape.activation, .gated = shape.gated};
   model.bias = shape.bias;
   model.qkv_bias = shape.qkv_bias;
+  model.qk_norm = shape.qk_norm;
+  model.window = shape.window;
+  model.global_every = shape.global_every;
   model.tied = shape.tied;
+  if (!model.family && !shape.family.empty()) model.family = shape.family;
   model.norm = shape.norm;
   model.norm_eps = std::stod(fmt::format("{}", shape.norm_eps));  // as config.json wrote it
   model.position = shape.position;
   if (shape.position != arch::PositionKind::rope) return;
   model.rope_theta = shape.rope.theta;
+  model.rope_skip_every = shape.rope.skip_every;
   model.rope_scaling = shape.rope.scaling;
   if (shape.rope.scaling == arch::RopeScaling::none) return;
   model.rope_factor = shape.rope.factor;
   model.rope_low_freq_factor = shape.rope.low_freq_factor;
   model.rope_high_freq_factor = shape.rope.high_freq_factor;
   model.rope_original_block_size = shape.rope.original_block_size;
+  if (shape.rope.scaling == arch::RopeScaling::yarn) model.rope_attention_factor = shape.rope.attention_factor;
 }
 
 }  // namespace

@@ -29,6 +29,8 @@ RunConfig spelt_out(RunConfig config, std::int64_t vocabulary) {
   config.model.head_dim = model.head_size;
   config.model.ffn_width = model.ffn_width;
   config.model.qkv_bias = model.qkv_bias;
+  config.model.rope_high_freq_factor = model.rope.high_freq_factor;
+  config.model.rope_attention_factor = model.rope.attention_factor;
   RunConfig::Parallel& parallel = config.parallel;
   constexpr train::ServerMode usual = train::ServerMode::gradients;  // which is what DDP does
   parallel.ps = config.train.backend == BackendKind::ps ? parallel.ps.value_or(usual) : usual;

@@ -74,8 +74,11 @@ std::string unusual_kernels(const RunConfig& config) {
 
 std::string rope_text(const arch::Rope& rope) {
   std::string text = fmt::format("theta={}", rope.theta);
+  if (rope.skip_every > 0) text += fmt::format(", not in every {}. layer", rope.skip_every);
   if (rope.scaling == arch::RopeScaling::none) return text;
-  return text + fmt::format(", llama3 x{}, original={}", rope.factor, rope.original_block_size);
+  text += fmt::format(", {} x{}", word_of(rope.scaling), rope.factor);
+  const bool original = rope.scaling == arch::RopeScaling::llama3 || rope.scaling == arch::RopeScaling::yarn;
+  return text + (original ? fmt::format(", original={}", rope.original_block_size) : "");
 }
 
 // Which other layouts give a run's bits, where its sums are not canonical.
@@ -155,6 +158,11 @@ std::string model_tree(const arch::ModelConfig& m) {
   tree += fmt::format("    (h): ModuleList(\n      (0-{}): {} x Block(\n", m.layers - 1, m.layers);
   tree += fmt::format("        (ln_1): {}\n        (attn): CausalSelfAttention(\n", norm);
   tree += "          " + linear("c_attn", m.width, dims.qkv_width(), m.qkv_bias) + "\n";
+  if (m.qk_norm) tree += fmt::format("          (q_norm), (k_norm): RMSNorm() of heads of {}\n", m.head_size);
+  if (m.window > 0) {
+    tree += fmt::format("          (window): {} keys{}\n", m.window,
+                        m.global_every > 0 ? fmt::format(", all in every {}. layer", m.global_every) : "");
+  }
   if (m.position == arch::PositionKind::rope) tree += fmt::format("          (rotary): RoPE({})\n", rope_text(m.rope));
   tree += "          " + linear("c_proj", dims.attention_width(), m.width, m.bias) + "\n        )\n";
   tree += fmt::format("        (ln_2): {}\n        (mlp): MLP(\n", norm);

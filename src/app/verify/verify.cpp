@@ -18,13 +18,13 @@ namespace lockstep::app {
 namespace {
 
 struct Options {
-  std::string model = "both", layouts = "quick", dtype = "fp32", html, against;
+  std::string model = "all", layouts = "quick", dtype = "fp32", html, against;
   std::int64_t steps = 3;
 };
 
 void declare(AnswerLine& line, Options& options) {
   std::vector<std::string> models = lab::verify_model_names();
-  models.emplace_back("both");
+  models.emplace_back("all");
   line.choice("--model", options.model, models, "what is trained");
   line.option("--layouts", options.layouts, "quick|all|LIST", "which; a LIST is layouts with semicolons between");
   line.option("--steps", options.steps, "N", "optimizer steps of each layout");
@@ -54,7 +54,7 @@ std::vector<std::string> texts_of(const std::string& list) {
 lab::VerifyOptions verify_options(const Options& options, AnswerLine& line) {
   lab::VerifyOptions verify{.models = {}, .layouts = {}, .steps = static_cast<int>(options.steps)};
   for (const std::string& name : lab::verify_model_names()) {
-    if (options.model == name || options.model == "both")
+    if (options.model == name || options.model == "all")
       verify.models.push_back(lab::verify_model(name, dtype_from_spelling(options.dtype)));
   }
   for (const std::string& text : texts_of(options.layouts)) {

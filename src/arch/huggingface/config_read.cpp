@@ -4,30 +4,24 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "arch/huggingface/config_json.h"
 #include "arch/huggingface/generation_json.h"
 #include "arch/huggingface/known_keys.h"
+#include "arch/huggingface/rope_json.h"
 
 namespace lockstep::arch::huggingface {
 namespace {
 
-constexpr std::string_view families = "known are gpt2, llama, qwen2, and rasbt's GPT-2 (its settings with \"emb_dim\")";
-
-struct FamilyName {
-  std::string_view name;
-  Family family;
-};
-constexpr std::array<FamilyName, 4> family_names{
-    {{"gpt2", Family::gpt2}, {"llama", Family::llama}, {"qwen2", Family::qwen2}, {"rasbt", Family::rasbt}}};
+constexpr std::string_view families =
+    "known are gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, and rasbt's GPT-2 (its settings with \"emb_dim\")";
 
 // Sizes beyond these are no model's; they keep products of two of them within 64 bits.
 constexpr std::int64_t most_layers = 4096, most_heads = 65536, most_head_size = 256, most_width = 1 << 20, most_ffn = 1 << 24,
-                       most_vocabulary = 1 << 27, most_positions = 1 << 30;
+                       most_vocabulary = 1 << 27;
 
 void read_activation(Fields& fields, ModelConfig& config, std::string_view key, const std::string& name) {
   struct Name {
@@ -74,113 +68,93 @@ ModelConfig gpt2_config(Fields& fields) {
   return config;
 }
 
-/// What one of the objects says about rotary positions. `original`: the key beside it that says the same as its own.
-Rope rope_of(Fields& fields, const Json& json, std::string_view key, std::string_view what) {
-  Rope rope;
-  Fields inner(json, what, std::string(key) + ".");
-  rope.theta = inner.positive("rope_theta", rope.theta);
-  const std::string type = inner.text(inner.one_of({"rope_type", "type"}), "default");
-  if (type != "default" && type != "llama3") {  // its other keys are nothing to complain of
-    inner.refuse(fmt::format("\"{}.rope_type\": rotary positions of type \"{}\" are not known", key, type),
-                 "known are default and llama3");
-    fields.take(inner);
-    return rope;
-  }
-  if (type == "llama3") {
-    rope.scaling = RopeScaling::llama3;
-    rope.factor = inner.positive("factor");
-    rope.low_freq_factor = inner.positive("low_freq_factor");
-    rope.high_freq_factor = inner.positive("high_freq_factor");
-    const Json* beside = fields.present("original_max_position_embeddings");
-    const bool within = inner.present("original_max_position_embeddings") != nullptr;
-    Fields& spelt = beside != nullptr && !within ? fields : inner;
-    rope.original_block_size = spelt.size("original_max_position_embeddings", most_positions);
-    if (beside != nullptr && within &&
-        fields.size("original_max_position_embeddings", most_positions) != rope.original_block_size)
-      inner.refuse(fmt::format("\"original_max_position_embeddings\" is {} and in \"{}\" {}, but they are one thing",
-                               shown(*beside), key, rope.original_block_size),
-                   "leave the wrong one out");
-  }
-  inner.demand(rope_keys().only);
-  inner.pass(rope_keys().harmless);
-  inner.refuse_unknown("leave it out, if it changes nothing of what the model computes");
-  fields.take(inner);
-  return rope;
-}
+/// What Llama's kin do each in their own way.
+struct LlamaKind {
+  Family family;
+  double theta = 10000, norm_eps = 1e-6;  ///< where config.json says none
+  std::int64_t head_size = 0;             ///< the same; 0: the width / heads
+  enum class Biases : std::uint8_t { none, qkv, by_keys } biases = Biases::none;
+  /// Who sees a window: none; where "sliding_window" is not null, all; where "use_sliding_window" is, layers from
+  /// "max_window_layers" on.
+  enum class Windows : std::uint8_t { none, all, behind } windows = Windows::none;
+  std::int64_t window = 0;  ///< without "sliding_window"
+};
+constexpr std::array llama_kinds{
+    LlamaKind{.family = Family::llama, .biases = LlamaKind::Biases::by_keys},
+    LlamaKind{.family = Family::mistral, .windows = LlamaKind::Windows::all, .window = 4096},
+    LlamaKind{.family = Family::phi3, .norm_eps = 1e-5, .windows = LlamaKind::Windows::all},
+    LlamaKind{.family = Family::qwen2, .biases = LlamaKind::Biases::qkv, .windows = LlamaKind::Windows::behind, .window = 4096},
+    LlamaKind{.family = Family::qwen3, .head_size = 128, .windows = LlamaKind::Windows::behind, .window = 4096},
+    LlamaKind{.family = Family::smollm3, .theta = 2e6, .biases = LlamaKind::Biases::by_keys},
+};
 
-/// The object of that name; null where it is missing or empty.
-const Json* rope_object(Fields& fields, std::string_view key) {
-  const Json* value = fields.present(key);
-  if (value == nullptr) return nullptr;
-  if (!value->is_object()) return fields.wrong(key, *value, "an object"), nullptr;
-  return value->object().empty() ? nullptr : value;
-}
-
-/// All that say a base say the same one.
-void agree_on_theta(Fields& fields, std::initializer_list<std::pair<const char*, const Json*>> places, Rope& rope) {
-  const Json* first = nullptr;
-  std::string_view where;
-  for (const auto& [name, holder] : places) {
-    const Json* theta = holder != nullptr ? holder->find("rope_theta") : nullptr;
-    if (theta == nullptr || !theta->is_number()) continue;
-    if (first != nullptr && first->number() != theta->number()) {
-      fields.refuse(fmt::format("\"{}rope_theta\" is {} and \"{}rope_theta\" is {}, but they are one thing", where, shown(*first),
-                                name, shown(*theta)),
-                    "leave the wrong one out");
-      return;
-    }
-    if (first == nullptr) where = name;
-    first = theta;
-    rope.theta = theta->number();
+/// Which layers see the window alone, from "layer_types" where it is there.
+std::vector<bool> windowed_layers(Fields& fields, const LlamaKind& kind, const ModelConfig& config) {
+  const auto layers = static_cast<std::size_t>(config.layers);
+  std::vector<bool> windowed(layers, kind.windows == LlamaKind::Windows::all);
+  if (kind.windows == LlamaKind::Windows::behind) {
+    const std::vector<std::int64_t> first = fields.numbers("max_window_layers");
+    for (std::size_t i = 0; i < layers; ++i) windowed[i] = static_cast<std::int64_t>(i) >= (first.empty() ? 28 : first.front());
   }
-}
-
-/// transformers 5 has all about rotary positions in "rope_parameters"; before, "rope_theta" stood beside "rope_scaling". Where
-/// both objects are there it takes "rope_scaling" (modeling_rope_utils.py, convert_rope_params_to_dict: `rope_scaling or
-/// self.rope_parameters`); what the other says beside a base must then be the same.
-void read_rope(Fields& fields, const Json& json, ModelConfig& config, std::string_view what) {
-  fields.present("original_max_position_embeddings");
-  fields.positive("rope_theta", 1);
-  const Json* scaling = rope_object(fields, "rope_scaling");
-  const Json* parameters = rope_object(fields, "rope_parameters");
-  if (parameters != nullptr) config.rope = rope_of(fields, *parameters, "rope_parameters", what);
-  if (scaling != nullptr) {
-    const Rope other = config.rope;
-    config.rope = rope_of(fields, *scaling, "rope_scaling", what);
-    config.rope.theta = other.theta;
-    if (parameters != nullptr && other.scaling != RopeScaling::none && !(other == config.rope)) {
-      fields.refuse("\"rope_scaling\" and \"rope_parameters\" say different things about rotary positions",
-                    "leave the wrong one out");
-    }
-  }
-  agree_on_theta(fields, {{"", &json}, {"rope_parameters.", parameters}, {"rope_scaling.", scaling}}, config.rope);
-  const auto says = [](const Json* holder) {
-    const Json* theta = holder != nullptr ? holder->find("rope_theta") : nullptr;
-    return theta != nullptr && !theta->is_null();
-  };
-  if (parameters != nullptr && !says(&json) && !says(parameters) && !says(scaling))
-    fields.refuse("\"rope_parameters.rope_theta\" is missing");
-  // transformers goes on with its default then, which cannot be meant.
-  if (scaling != nullptr && says(parameters) && !says(&json) && !says(scaling) && config.rope.theta != Rope().theta) {
-    fields.refuse(fmt::format("\"rope_parameters.rope_theta\" is {}, but \"rope_scaling\", which counts in its place, says none",
-                              config.rope.theta),
-                  "say it in \"rope_scaling\" too");
-  }
-}
-
-void read_layer_types(Fields& fields, const ModelConfig& config) {
-  const Json* types = fields.present("layer_types");
-  if (types == nullptr) return;
   const std::vector<std::string> names = fields.texts("layer_types");
-  const auto other = std::ranges::find_if(names, [](const std::string& name) { return name != "full_attention"; });
-  if (other != names.end())
-    fields.refuse(fmt::format("\"layer_types\" has {}: sliding windows and the like", Json(*other).dump()));
-  if (!names.empty() && std::ssize(names) != config.layers)
+  if (names.empty()) return windowed;
+  if (names.size() != layers) {
     fields.refuse(fmt::format("\"layer_types\" names {} layers of {}", names.size(), config.layers), "name each layer");
+    return windowed;
+  }
+  for (std::size_t i = 0; i < layers; ++i) {
+    const bool local = names[i] == "sliding_attention" && kind.windows != LlamaKind::Windows::none;
+    if (!local && names[i] != "full_attention") {
+      fields.refuse(fmt::format("\"layer_types\" has {}: sliding windows and the like", Json(names[i]).dump()));
+      return windowed;
+    }
+    windowed[i] = local;
+  }
+  return windowed;
 }
 
-/// Llama, and what Qwen2 has in common with it.
-ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what) {
+/// Every so many layers one is without what `marked` says of a layer; nothing where layers are not so.
+std::optional<std::int64_t> every_of(const std::vector<bool>& marked) {
+  if (std::ranges::find(marked, false) == marked.end()) return 0;
+  const std::int64_t every = std::ranges::find(marked, false) - marked.begin() + 1;
+  for (std::size_t i = 0; i < marked.size(); ++i) {
+    if (marked[i] == ((static_cast<std::int64_t>(i) + 1) % every == 0)) return std::nullopt;
+  }
+  return every;
+}
+
+void read_windows(Fields& fields, const Json& json, const LlamaKind& kind, ModelConfig& config) {
+  const std::vector<bool> windowed = windowed_layers(fields, kind, config);
+  const bool used = kind.windows != LlamaKind::Windows::behind || fields.flag("use_sliding_window", false);
+  const Json* given = json.find("sliding_window");
+  const bool none = given != nullptr && given->is_null();
+  const std::int64_t window =
+      fields.present("sliding_window") == nullptr ? kind.window : fields.size("sliding_window", most_positions);
+  if (!used || none || window == 0 || std::ranges::find(windowed, true) == windowed.end()) return;
+  const std::optional<std::int64_t> every = every_of(windowed);
+  if (!every) return fields.refuse("layers that see a window are not all, nor all but every n-th one");
+  config.window = window;
+  config.global_every = *every;
+}
+
+/// SmolLM3's layers that turn nothing: a list with a 0 for each (no list: every no_rope_layer_interval-th).
+void read_unturned_layers(Fields& fields, ModelConfig& config) {
+  const std::int64_t interval = fields.size("no_rope_layer_interval", most_layers, 4);
+  std::vector<bool> turned;
+  for (const std::int64_t one : fields.numbers("no_rope_layers")) turned.push_back(one != 0);
+  config.rope.skip_every = interval;
+  if (turned.empty()) return;
+  if (std::ssize(turned) < config.layers)
+    return fields.refuse(fmt::format("\"no_rope_layers\" names {} layers of {}", turned.size(), config.layers),
+                         "name each layer");
+  turned.resize(static_cast<std::size_t>(config.layers));
+  const std::optional<std::int64_t> every = every_of(turned);
+  if (!every) return fields.refuse("\"no_rope_layers\": layers without rotation are not every n-th one");
+  config.rope.skip_every = *every;
+}
+
+/// Llama, and what others have in common with it.
+ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what, const LlamaKind& kind) {
   ModelConfig config;
   config.vocabulary = fields.size("vocab_size", most_vocabulary);
   config.block_size = fields.size("max_position_embeddings", most_positions);
@@ -189,20 +163,26 @@ ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what
   config.heads = fields.size("num_attention_heads", most_heads);
   config.kv_heads = fields.size("num_key_value_heads", most_heads, config.heads);
   config.ffn_width = fields.size("intermediate_size", most_ffn);
-  if (fields.present("head_dim") == nullptr) {
+  if (fields.present("head_dim") == nullptr && kind.head_size == 0) {
     share_width(fields, config);
   } else {
-    config.head_size = fields.size("head_dim", most_head_size);
+    config.head_size = fields.size("head_dim", most_head_size, kind.head_size);
   }
   config.norm = NormKind::rmsnorm;
-  config.norm_eps = static_cast<float>(fields.positive("rms_norm_eps", 1e-6));
+  config.norm_eps = static_cast<float>(fields.positive("rms_norm_eps", kind.norm_eps));
   config.position = PositionKind::rope;
+  config.rope.theta = kind.theta;
   read_rope(fields, json, config, what);
   config.gated = true;
   read_activation(fields, config, "hidden_act", fields.text("hidden_act", "silu"));
   if (config.activation != ActivationKind::silu) fields.refuse("a gate other than silu (\"hidden_act\")");
-  config.tied = fields.flag("tie_word_embeddings", false);
-  read_layer_types(fields, config);
+  config.tied = fields.flag("tie_word_embeddings", kind.family == Family::smollm3);
+  config.qk_norm = kind.family == Family::qwen3;
+  config.qkv_bias = kind.biases == LlamaKind::Biases::qkv;
+  read_windows(fields, json, kind, config);
+  if (kind.family == Family::smollm3) read_unturned_layers(fields, config);
+  if (kind.family == Family::phi3 && config.rope.scaling != RopeScaling::none)
+    fields.refuse("Phi-3 with a longer context (\"rope_scaling\")");
   return config;
 }
 
@@ -237,9 +217,9 @@ std::string architecture_of(Fields& fields, const Json& json) {
   const Json* names = fields.present("architectures");
   if (names != nullptr && names->is_array() && !names->array().empty() && names->array().front().is_string()) {
     const std::string& name = names->array().front().string();
-    if (name.starts_with("GPT2LMHead")) return "gpt2";
-    if (name.starts_with("LlamaForCausalLM")) return "llama";
-    if (name.starts_with("Qwen2ForCausalLM")) return "qwen2";
+    for (const Family family : all_families()) {
+      if (std::ranges::find(keys_of(family).classes, name) != keys_of(family).classes.end()) return std::string(name_of(family));
+    }
     return name;
   }
   return json.find("emb_dim") != nullptr ? "rasbt" : "";
@@ -268,23 +248,12 @@ void check_other_keys(Fields& fields, Family family) {
 }
 
 ModelConfig config_of(Fields& fields, const Json& json, std::string_view what, Family family) {
-  ModelConfig config;
-  switch (family) {
-    case Family::gpt2:
-      return gpt2_config(fields);
-    case Family::llama:
-      config = llama_config(fields, json, what);
-      read_llama_biases(fields, config);
-      return config;
-    case Family::qwen2:
-      config = llama_config(fields, json, what);
-      config.qkv_bias = true;
-      return config;
-    case Family::rasbt:
-    case Family::rasbt_fused:
-      return rasbt_config(fields);
-  }
-  throw BrokenRule("every family has a configuration");
+  if (family == Family::gpt2) return gpt2_config(fields);
+  const auto kind = std::ranges::find(llama_kinds, family, &LlamaKind::family);
+  if (kind == llama_kinds.end()) return rasbt_config(fields);
+  ModelConfig config = llama_config(fields, json, what, *kind);
+  if (kind->biases == LlamaKind::Biases::by_keys) read_llama_biases(fields, config);
+  return config;
 }
 
 }  // namespace
@@ -294,19 +263,21 @@ PublishedModel model_from_json(const Json& json, std::string_view what) {
   Fields fields(json, what);
   const std::string architecture = architecture_of(fields, json);
   if (!fields.problems.empty()) throw UserError(std::move(fields.problems));
-  const auto family = std::ranges::find(family_names, architecture, &FamilyName::name);
+  const std::optional<Family> family = family_named(architecture);
   if (architecture.empty()) {
     throw UserError(fmt::format("{}: it does not say which architecture the model has (\"model_type\")", what),
                     std::string(families));
   }
-  if (family == family_names.end())
+  if (!family)
     throw UserError(fmt::format("{}: the architecture {} is not known", what, Json(architecture).dump()), std::string(families));
-  PublishedModel model{family->family, config_of(fields, json, what, family->family)};
+  PublishedModel model{*family, config_of(fields, json, what, *family)};
   check_other_keys(fields, model.family);
   if (fields.problems.empty()) {
     for (const Problem& problem : check(model.config)) fields.refuse(problem.message);
   }
   if (!fields.problems.empty()) throw UserError(std::move(fields.problems));
+  const bool llama = std::ranges::find(llama_kinds, *family, &LlamaKind::family) != llama_kinds.end();
+  if (llama && family_of(model.config) != *family) model.config.family = architecture;
   return model;
 }
 

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "arch/huggingface/config_json.h"
+#include "arch/huggingface/known_keys.h"
+#include "arch/huggingface/rope_json.h"
 
 namespace lockstep::arch::huggingface {
 namespace {
@@ -44,20 +48,53 @@ Json gpt2_json(const ModelConfig& config) {
   return json;
 }
 
-Json rope_json(const Rope& rope) {
-  if (rope.scaling == RopeScaling::none) return {};
-  return Json::Object{{"rope_type", "llama3"},
-                      {"factor", rope.factor},
-                      {"low_freq_factor", rope.low_freq_factor},
-                      {"high_freq_factor", rope.high_freq_factor},
-                      {"original_max_position_embeddings", rope.original_block_size}};
+void set_biases(Json& json, const ModelConfig& config) {
+  json.set("attention_bias", config.bias);
+  json.set("mlp_bias", config.bias);
+}
+
+/// Each layer as "layer_types" names it.
+Json layer_types(const ModelConfig& config) {
+  Json::Array types;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const bool local = config.window > 0 && (config.global_every == 0 || (layer + 1) % config.global_every != 0);
+    types.emplace_back(local ? "sliding_attention" : "full_attention");
+  }
+  return types;
+}
+
+void set_parts(Json& json, const ModelConfig& config, Family family) {
+  const Json window = config.window > 0 ? Json(config.window) : Json();
+  switch (family) {
+    case Family::mistral:
+    case Family::phi3:
+      json.set("sliding_window", window);
+      break;
+    case Family::qwen2:
+    case Family::qwen3:
+      json.set("use_sliding_window", config.window > 0);
+      if (config.window == 0) break;
+      json.set("sliding_window", window);
+      json.set("max_window_layers", 0);
+      json.set("layer_types", layer_types(config));
+      break;
+    case Family::smollm3: {
+      Json::Array turned;
+      for (int layer = 0; layer < config.layers; ++layer) turned.emplace_back(turns(config, layer) ? 1 : 0);
+      json.set("no_rope_layers", std::move(turned));
+      json.set("use_sliding_window", false);
+      set_biases(json, config);
+      break;
+    }
+    default:
+      set_biases(json, config);
+  }
 }
 
 Json llama_json(const ModelConfig& config, Family family) {
-  const bool qwen2 = family == Family::qwen2;
   Json json;
-  json.set("architectures", Json::Array{qwen2 ? "Qwen2ForCausalLM" : "LlamaForCausalLM"});
-  json.set("model_type", qwen2 ? "qwen2" : "llama");
+  json.set("architectures", Json::Array{std::string(keys_of(family).classes.front())});
+  json.set("model_type", std::string(name_of(family)));
   json.set("vocab_size", config.vocabulary);
   json.set("max_position_embeddings", config.block_size);
   json.set("hidden_size", config.width);
@@ -71,30 +108,69 @@ Json llama_json(const ModelConfig& config, Family family) {
   json.set("rope_theta", config.rope.theta);
   json.set("rope_scaling", rope_json(config.rope));
   json.set("attention_dropout", shortest(config.dropout));
-  if (qwen2) {
-    json.set("use_sliding_window", false);
-  } else {
-    json.set("attention_bias", config.bias);
-    json.set("mlp_bias", config.bias);
-  }
+  set_parts(json, config, family);
   return json;
+}
+
+/// What the parts of a model with RMSNorm, rotary positions and SwiGLU are published as.
+Family llama_kin(const ModelConfig& config) {
+  if (config.qk_norm) return Family::qwen3;
+  if (config.rope.skip_every > 0) return Family::smollm3;
+  if (config.qkv_bias && !config.bias) return Family::qwen2;
+  return config.window > 0 ? Family::mistral : Family::llama;
+}
+
+/// What the family lacks of the model, as settings; empty: nothing.
+std::string lacking(const ModelConfig& config, Family family) {
+  std::string text;
+  const auto lacks = [&](bool wrong, std::string_view part) {
+    if (wrong) text += fmt::format("{}{}", text.empty() ? "" : ", ", part);
+  };
+  const bool by_keys = family == Family::llama || family == Family::smollm3;
+  lacks(config.qk_norm != (family == Family::qwen3), fmt::format("model.qk_norm={}", config.qk_norm));
+  lacks(config.rope.skip_every > 0 && family != Family::smollm3, "model.rope_skip_every");
+  lacks(config.bias && !by_keys, "model.bias=true");
+  const bool qkv_apart = family == Family::qwen2 ? !config.qkv_bias : config.qkv_bias && !(by_keys && config.bias);
+  lacks(qkv_apart, fmt::format("model.qkv_bias={}", config.qkv_bias));
+  lacks(config.window > 0 && by_keys, "model.window");
+  lacks(config.global_every > 0 && (family == Family::mistral || family == Family::phi3), "model.global_every");
+  lacks(family == Family::phi3 && config.rope.scaling != RopeScaling::none, "model.rope_scaling");
+  lacks(family == Family::phi3 && config.heads * config.head_size != config.width, "model.head_dim");
+  return text;
+}
+
+Family named_family(const ModelConfig& config) {
+  const std::optional<Family> family = family_named(config.family);
+  const bool known = family && *family != Family::gpt2 && *family != Family::rasbt;
+  if (!known)
+    throw UserError(fmt::format("model.family = {}: no family of this name has the model's parts", config.family),
+                    "leave it out for the one that has");
+  return *family;
 }
 
 }  // namespace
 
 Family family_of(const ModelConfig& config) {
   const bool plain_heads = config.kv_heads == config.heads && config.heads * config.head_size == config.width;
-  if (config.norm == NormKind::layernorm && config.position == PositionKind::learned && !config.gated && plain_heads)
+  const bool rotary = config.position == PositionKind::rope;
+  if (config.norm == NormKind::layernorm && !rotary && !config.gated && plain_heads && !config.qk_norm && config.window == 0 &&
+      config.family.empty())
     return Family::gpt2;
   const bool swiglu = config.gated && config.activation == ActivationKind::silu;
-  if (config.norm == NormKind::rmsnorm && config.position == PositionKind::rope && swiglu)
-    return config.qkv_bias && !config.bias ? Family::qwen2 : Family::llama;
-  throw UserError(fmt::format("no family of Hugging Face's has this model's parts: {}, {} positions, {}{}{}",
-                              config.norm == NormKind::rmsnorm ? "RMSNorm" : "LayerNorm",
-                              config.position == PositionKind::rope ? "rotary" : "learned", activation_name(config.activation),
-                              config.gated ? " with a gate" : "",
-                              plain_heads ? "" : ", heads apart from the width or shared key/value heads"),
-                  "GPT-2 is LayerNorm, learned positions and no gate; Llama and Qwen2 are RMSNorm, rotary positions and SwiGLU");
+  if (config.norm == NormKind::rmsnorm && rotary && swiglu) {
+    const Family family = config.family.empty() ? llama_kin(config) : named_family(config);
+    const std::string parts = lacking(config, family);
+    if (parts.empty()) return family;
+    throw UserError(fmt::format("{} has no models with {}", name_of(family), parts),
+                    config.family.empty() ? "no family of Hugging Face's has these parts together"
+                                          : "leave model.family out for the family that has");
+  }
+  throw UserError(
+      fmt::format("no family of Hugging Face's has this model's parts: {}, {} positions, {}{}{}",
+                  config.norm == NormKind::rmsnorm ? "RMSNorm" : "LayerNorm", rotary ? "rotary" : "learned",
+                  activation_name(config.activation), config.gated ? " with a gate" : "",
+                  plain_heads ? "" : ", heads apart from the width or shared key/value heads"),
+      "GPT-2 is LayerNorm, learned positions and no gate; Llama and its kin are RMSNorm, rotary positions and SwiGLU");
 }
 
 Json to_json(const ModelConfig& config, Family family) {

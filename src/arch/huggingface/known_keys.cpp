@@ -107,20 +107,31 @@ constexpr auto llama_harmless = std::to_array<std::string_view>({
 });
 
 constexpr auto qwen2_classes = std::to_array<std::string_view>({"Qwen2ForCausalLM"});
-constexpr auto qwen2_only = std::to_array<OnlyValue>({
+constexpr auto qwen3_classes = std::to_array<std::string_view>({"Qwen3ForCausalLM"});
+constexpr auto qwen_only = std::to_array<OnlyValue>({
     {"partial_rotary_factor", "1", "rotary positions of a part of each head"},
     {"rope_interleaved", "false", "rotary positions of neighbouring features"},
-    {"use_sliding_window", "false", "attention in a sliding window"},
     {"use_mrope", "false", "positions of several axes"},
+    {"attention_bias", "false", "biases of queries, keys, values and what comes out"},
 });
-// Windows are of no account without use_sliding_window.
-constexpr auto qwen2_harmless = std::to_array<std::string_view>({"attention_dropout", "sliding_window", "max_window_layers"});
+constexpr auto mistral_classes = std::to_array<std::string_view>({"MistralForCausalLM"});
+constexpr auto phi3_classes = std::to_array<std::string_view>({"Phi3ForCausalLM"});
+constexpr auto whole_heads_only = std::to_array<OnlyValue>({
+    {"partial_rotary_factor", "1", "rotary positions of a part of each head"},
+    {"rope_interleaved", "false", "rotary positions of neighbouring features"},
+    {"attention_bias", "false", "biases of queries, keys, values and what comes out"},
+});
+constexpr auto attention_harmless = std::to_array<std::string_view>({"attention_dropout"});
+// Without a longer context there is nothing that its first one belongs to.
+constexpr auto phi3_harmless =
+    std::to_array<std::string_view>({"attention_dropout", "resid_pdrop", "embd_pdrop", "original_max_position_embeddings"});
+constexpr auto smollm3_classes = std::to_array<std::string_view>({"SmolLM3ForCausalLM"});
+constexpr auto smollm3_harmless = std::to_array<std::string_view>({"attention_dropout", "max_window_layers", "pretraining_tp"});
 
 constexpr auto rasbt_harmless = std::to_array<std::string_view>({"drop_rate"});
 
 constexpr auto rope_only = std::to_array<OnlyValue>({
     {"partial_rotary_factor", "1", "rotary positions of a part of each head"},
-    {"attention_factor", "1", "scores that are scaled with the context"},
 });
 // Without a scaling there is nothing that it belongs to; with one it is read.
 constexpr auto rope_harmless = std::to_array<std::string_view>({"original_max_position_embeddings"});
@@ -135,8 +146,16 @@ KnownKeys keys_of(Family family) {
       return {gpt2_classes, gpt2_only, gpt2_harmless};
     case Family::llama:
       return {llama_classes, llama_only, llama_harmless};
+    case Family::mistral:
+      return {mistral_classes, whole_heads_only, attention_harmless};
+    case Family::phi3:
+      return {phi3_classes, whole_heads_only, phi3_harmless};
     case Family::qwen2:
-      return {qwen2_classes, qwen2_only, qwen2_harmless};
+      return {qwen2_classes, qwen_only, attention_harmless};
+    case Family::qwen3:
+      return {qwen3_classes, qwen_only, attention_harmless};
+    case Family::smollm3:
+      return {smollm3_classes, llama_only, smollm3_harmless};
     case Family::rasbt:
     case Family::rasbt_fused:
       return {{}, {}, rasbt_harmless};

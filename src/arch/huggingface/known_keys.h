@@ -2,7 +2,7 @@
 
 // The keys of config.json that no shape follows from, a table a family: those of which one value alone is computed, and those
 // that change nothing. What config_read asks for is known besides; every other key is refused. Names and defaults are
-// transformers' 5.24: configuration_utils.py and models/{gpt2,llama,qwen2}/configuration_*.py, with what published files have of
+// transformers' 5.24: configuration_utils.py and models/*/configuration_*.py, with what published files have of
 // older versions.
 
 #include <span>

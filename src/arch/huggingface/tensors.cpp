@@ -9,6 +9,11 @@
 namespace lockstep::arch::huggingface {
 namespace {
 
+constexpr std::array named_families{Family::gpt2,  Family::llama, Family::mistral, Family::phi3,
+                                    Family::qwen2, Family::qwen3, Family::smollm3, Family::rasbt};
+constexpr std::array<std::string_view, 9> family_names{"gpt2",  "llama",   "mistral", "phi3",       "qwen2",
+                                                       "qwen3", "smollm3", "rasbt",   "rasbt_fused"};
+
 /// A '#' in a name is the block's number. q, k, v and gate, up are one parameter of ours and have a name for each part.
 struct Row {
   Role role;
@@ -34,8 +39,8 @@ constexpr std::array<Row, 17> gpt2_rows{{{Role::token_table, {"transformer.wte.w
                                          {Role::final_bias, {"transformer.ln_f.bias"}},
                                          {Role::head_weight, {"lm_head.weight"}}}};
 
-// Llama's and Qwen2's: they differ in which of the biases there are.
-constexpr std::array<Row, 13> llama_rows{
+// Llama's and those of its kin: they differ in which of the biases and norms there are.
+constexpr std::array<Row, 15> llama_rows{
     {{Role::token_table, {"model.embed_tokens.weight"}},
      {Role::norm1_gain, {"model.layers.#.input_layernorm.weight"}},
      {Role::qkv_weight,
@@ -43,6 +48,8 @@ constexpr std::array<Row, 13> llama_rows{
        "model.layers.#.self_attn.v_proj.weight"}},
      {Role::qkv_bias,
       {"model.layers.#.self_attn.q_proj.bias", "model.layers.#.self_attn.k_proj.bias", "model.layers.#.self_attn.v_proj.bias"}},
+     {Role::query_gain, {"model.layers.#.self_attn.q_norm.weight"}},
+     {Role::key_gain, {"model.layers.#.self_attn.k_norm.weight"}},
      {Role::attention_out_weight, {"model.layers.#.self_attn.o_proj.weight"}},
      {Role::attention_out_bias, {"model.layers.#.self_attn.o_proj.bias"}},
      {Role::norm2_gain, {"model.layers.#.post_attention_layernorm.weight"}},
@@ -52,6 +59,16 @@ constexpr std::array<Row, 13> llama_rows{
      {Role::down_bias, {"model.layers.#.mlp.down_proj.bias"}},
      {Role::final_gain, {"model.norm.weight"}},
      {Role::head_weight, {"lm_head.weight"}}}};
+
+constexpr std::array<Row, 9> phi3_rows{{{Role::token_table, {"model.embed_tokens.weight"}},
+                                        {Role::norm1_gain, {"model.layers.#.input_layernorm.weight"}},
+                                        {Role::qkv_weight, {"model.layers.#.self_attn.qkv_proj.weight"}},
+                                        {Role::attention_out_weight, {"model.layers.#.self_attn.o_proj.weight"}},
+                                        {Role::norm2_gain, {"model.layers.#.post_attention_layernorm.weight"}},
+                                        {Role::up_weight, {"model.layers.#.mlp.gate_up_proj.weight"}},
+                                        {Role::down_weight, {"model.layers.#.mlp.down_proj.weight"}},
+                                        {Role::final_gain, {"model.norm.weight"}},
+                                        {Role::head_weight, {"lm_head.weight"}}}};
 
 constexpr std::array<Row, 17> rasbt_rows{
     {{Role::token_table, {"tok_emb.weight"}},
@@ -95,8 +112,13 @@ std::span<const Row> rows_of(Family family) {
     case Family::gpt2:
       return gpt2_rows;
     case Family::llama:
+    case Family::mistral:
     case Family::qwen2:
+    case Family::qwen3:
+    case Family::smollm3:
       return llama_rows;
+    case Family::phi3:
+      return phi3_rows;
     case Family::rasbt:
       return rasbt_rows;
     case Family::rasbt_fused:
@@ -156,10 +178,21 @@ std::vector<Parameter> parameters_of(const ModelConfig& config, Family family) {
 
 }  // namespace
 
+std::span<const Family> all_families() { return named_families; }
+
+std::string_view name_of(Family family) { return family_names[static_cast<std::size_t>(family)]; }
+
+std::optional<Family> family_named(std::string_view name) {
+  for (const Family family : named_families) {
+    if (name_of(family) == name) return family;
+  }
+  return std::nullopt;
+}
+
 TensorTable tensor_table(const ModelConfig& config, Family family) {
   TensorTable table{parameters_of(config, family), {}};
-  if (family != Family::gpt2 && family != Family::llama) return table;
-  // GPT-2 has every bias; Llama's attention has all of its biases or none.
+  if (family != Family::gpt2 && family != Family::llama && family != Family::smollm3) return table;
+  // GPT-2 has every bias; the attention of the others has all of its biases or none.
   ModelConfig full = config;
   full.bias = config.bias || family == Family::gpt2;
   full.qkv_bias = config.qkv_bias || full.bias;
@@ -176,11 +209,11 @@ std::string_view optional_prefix(Family family) {
   switch (family) {
     case Family::gpt2:
       return "transformer.";
-    case Family::llama:
-    case Family::qwen2:
-      return "model.";
-    default:
+    case Family::rasbt:
+    case Family::rasbt_fused:
       return "";
+    default:
+      return "model.";
   }
 }
 

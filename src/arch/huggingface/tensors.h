@@ -4,6 +4,8 @@
 // ModelConfig's; names come from the family.
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +17,12 @@ namespace lockstep::arch::huggingface {
 
 /// Who published the names. gpt2 stores its matrices [in, out], as OpenAI did. rasbt: the GPT-2 of "Build a Large Language Model
 /// (From Scratch)"; rasbt_fused: its faster variant, with PyTorch's norms and q, k, v in one matrix.
-enum class Family : std::uint8_t { gpt2, llama, qwen2, rasbt, rasbt_fused };
+enum class Family : std::uint8_t { gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, rasbt, rasbt_fused };
+/// Those that a config.json can name.
+std::span<const Family> all_families();
+/// As "model_type" says it.
+std::string_view name_of(Family family);
+std::optional<Family> family_named(std::string_view name);
 
 /// A published tensor: some rows of one of our parameters (a vector has rows of one element).
 struct Part {

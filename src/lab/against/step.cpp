@@ -61,11 +61,31 @@ double unit_of(std::string_view type) {
   return 0x1p-24;
 }
 
+namespace {
+
+/// The oracle computes GPT-2, Llama and Qwen2: parts that it lacks would look like another system's faults.
+void demand_known(const arch::ModelConfig& config, std::int64_t positions) {
+  std::string parts;
+  const auto lacks = [&](bool has, std::string_view part) {
+    if (has) parts += fmt::format("{}{}", parts.empty() ? "" : ", ", part);
+  };
+  lacks(config.qk_norm, "norms of queries and keys");
+  lacks(config.window > 0 && config.window < positions, "a sliding window");
+  lacks(config.rope.skip_every > 0, "layers without rotation");
+  lacks(config.rope.attention_factor != 1, "YaRN's attention factor");
+  if (parts.empty()) return;
+  throw UserError(fmt::format("the model has {}, which verify --against does not recompute", parts),
+                  "it knows GPT-2, Llama and Qwen2");
+}
+
+}  // namespace
+
 Step::Step(const Dump& dump, const checkpoint::huggingface::Weights& weights, Team& team)
     : dump_(dump), config_(weights.config()), dtype_(dtype_of(dump)) {
   right_.facts = dump.facts;
   right_.question.config = config_;
   right_.question.batch = batch_of(dump, config_);
+  demand_known(config_, right_.question.batch.columns);
   share_alike(right_.question);
   auto values = std::make_shared<std::vector<Values>>();
   for (const layout::ParameterInfo& info : parameters_of(config_))

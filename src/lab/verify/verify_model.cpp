@@ -1,5 +1,8 @@
 #include "lab/verify/verify_model.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 #include "base/rng.h"
 
@@ -36,16 +39,40 @@ VerifyModel llama() {
   return model;
 }
 
+/// Llama's parts and those that others add to them.
+VerifyModel qwen3() {
+  VerifyModel model = llama();
+  model.name = "qwen3";
+  model.config.head_size = 10;
+  model.config.tied = true;
+  model.config.qk_norm = true;
+  model.config.window = 20;
+  model.config.global_every = 3;
+  model.config.rope.skip_every = 4;
+  return model;
+}
+
+struct NamedModel {
+  std::string_view name;
+  VerifyModel (*make)();
+};
+constexpr std::array<NamedModel, 3> models{{{"gpt2", gpt2}, {"llama", llama}, {"qwen3", qwen3}}};
+
 }  // namespace
 
 VerifyModel verify_model(std::string_view name, DType type) {
-  ensure(name == "gpt2" || name == "llama", "a model is one of verify_model_names()");
-  VerifyModel model = name == "gpt2" ? gpt2() : llama();
+  const auto found = std::ranges::find(models, name, &NamedModel::name);
+  ensure(found != models.end(), "a model is one of verify_model_names()");
+  VerifyModel model = found->make();
   model.weights.type = type;
   return model;
 }
 
-std::vector<std::string> verify_model_names() { return {"gpt2", "llama"}; }
+std::vector<std::string> verify_model_names() {
+  std::vector<std::string> names;
+  for (const NamedModel& model : models) names.emplace_back(model.name);
+  return names;
+}
 
 VerifyBatches::VerifyBatches(const VerifyModel& model, const Place& place) {
   const std::int64_t positions = model.positions, rows = model.samples * positions;

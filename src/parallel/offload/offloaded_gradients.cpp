@@ -129,7 +129,7 @@ OffloadedGradients::Place* OffloadedGradients::take_place(UnitIndex unit, bool a
   release(place);
   place.unit = unit;
   const std::int64_t elements = entry(unit).elements;
-  if (accumulates) {
+  if (accumulates && elements > 0) {  // the unit of the embedding may be empty
     const Mirror to = Spill::part(*place.whole, 0, Spill::bytes_of(elements, DType::f32));
     place.move = memory_.spill->read(memory_.sums[static_cast<std::size_t>(unit.value)], {0, elements}, to);
   }

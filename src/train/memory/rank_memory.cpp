@@ -3,8 +3,8 @@
 #include "base/span_log.h"
 #include "checkpoint/background_writer.h"
 #include "device/runtime.h"
+#include "model/attention/rotation.h"
 #include "model/canonical.h"
-#include "model/rotation.h"
 #include "tensor/host_pieces.h"
 
 namespace lockstep::train {
@@ -69,10 +69,10 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   }
   optimizer_arena_.declare(scalars.values, "step_scalars", Shape{ops::StepScalars::count}, DType::f32);
   const Shape all_tokens{model.shape().rows.inside * config.plan.microbatches};
-  if (config.document_end) {
-    const Shape all_samples{config.samples * config.plan.microbatches * config.positions};
-    workspace_arena_.declare(starts, "starts of documents", all_samples, DType::i32);
-  }
+  const Shape all_samples{config.samples * config.plan.microbatches * config.positions};
+  if (config.document_end) workspace_arena_.declare(starts, "starts of documents", all_samples, DType::i32);
+  if (arch::has_window(config.model, config.positions))
+    workspace_arena_.declare(windows, "starts of windows", all_samples, DType::i32);
   if (part.embedding) activation_arena_.declare(tokens, "tokens", all_tokens, DType::i32);
   if (!part.head) return;
   activation_arena_.declare(targets, "targets", Shape{model.shape().rows.judged * config.plan.microbatches}, DType::i32);

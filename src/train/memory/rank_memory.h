@@ -31,10 +31,11 @@ class RankMemory {
   std::unique_ptr<parallel::ContextAttention> attention;  ///< has its own temporaries
   std::unique_ptr<model::Sums> sums;
   model::ModelMemory model;
-  Mirror angles;  ///< of rotary positions: model/rotation
+  Mirror angles;  ///< of rotary positions: model/attention/rotation
   ops::WrittenScalars scalars;
   Tensor tokens, targets;  ///< [own rows * micro-batches] i32, where the embedding and the head are; Objective says which rows
   Mirror starts;           ///< [samples * positions * micro-batches] i32, of documents, where samples are several
+  Mirror windows;          ///< the same where some layers see a window: where it begins
   Mirror losses;           ///< [micro-batches * sums->sample_ranges()] f64, where the head is: sums of token losses
   Tensor drawn;            ///< f32, where start values are rounded; shares its bytes with temporaries
   Tensor pieces;           ///< HostPieces' buffer

@@ -1,4 +1,4 @@
-#include "model/rotation.h"
+#include "model/attention/rotation.h"
 
 #include "arch/rotary.h"
 
@@ -12,8 +12,10 @@ void declare_angles(Arena& arena, Mirror& angles, const arch::ModelConfig& confi
 void compute_angles(const Context& context) {
   if (!context.angles.device) return;
   const std::vector<float> frequencies = arch::rotary_frequencies(context.config);
+  const arch::Rope& rope = context.config.rope;
+  const double length = rope.scaling == arch::RopeScaling::yarn ? rope.attention_factor : 1;
   for (std::int64_t position = 0; position < context.angles.host.rows(); ++position) {
-    arch::rotary_angles(elements<float>(context.angles.host.slice_rows(position, 1)), frequencies, position);
+    arch::rotary_angles(elements<float>(context.angles.host.slice_rows(position, 1)), frequencies, position, length);
   }
   upload(context.ops.stream(), context.angles);
 }

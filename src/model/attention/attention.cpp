@@ -1,9 +1,9 @@
-#include "model/attention.h"
+#include "model/attention/attention.h"
 
 #include <array>
 
+#include "model/attention/rotation.h"
 #include "model/linear.h"
-#include "model/rotation.h"
 
 namespace lockstep::model {
 
@@ -22,16 +22,19 @@ AttentionLayer::AttentionLayer(const Context& context, int layer)
                   .in_grid = &Sums::qkv,
                   .out_grid = &Sums::heads},
                  layer),
-      layer_(layer) {}
+      head_norm_(context),
+      layer_(layer),
+      turns_(arch::turns(context.config, layer)),
+      local_(arch::seen_keys(context.config, layer, context.config.block_size) < context.config.block_size) {}
 
-parallel::AttentionTensors AttentionLayer::split(const Tensor& qkv, const Tensor& o) const {
+parallel::AttentionTensors AttentionLayer::split(const Tensor& qk, const Tensor& qkv, const Tensor& o) const {
   const std::int64_t q = context_.dims.attention_width();
   const std::int64_t kv = context_.dims.kv_width();
-  return {qkv.slice_columns(0, q), qkv.slice_columns(q, kv), qkv.slice_columns(q + kv, kv), o};
+  return {qk.slice_columns(0, q), qk.slice_columns(q, kv), qkv.slice_columns(q + kv, kv), o};
 }
 
-Tensor AttentionLayer::turned(const Tensor& qkv) const {
-  return qkv.slice_columns(0, context_.dims.attention_width() + context_.dims.kv_width());
+Tensor AttentionLayer::turned(const Tensor& qk) const {
+  return qk.slice_columns(0, context_.dims.attention_width() + context_.dims.kv_width());
 }
 
 ops::AttentionShape AttentionLayer::shape(const Pass& pass) const {
@@ -49,7 +52,7 @@ ops::AttentionShape AttentionLayer::shape(const Pass& pass) const {
 parallel::AttentionCall AttentionLayer::call(const Pass& pass) const {
   ops::DropoutSite site = dropout_site(context_, pass, layer_, ops::Site::attention_weights);
   site.first_index = site.index_stride * context_.dims.first_head;
-  return {shape(pass), pass.positions, site, pass.starts, pass.parts};
+  return {shape(pass), pass.positions, site, starts(pass), pass.parts};
 }
 
 void AttentionLayer::forward(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out,
@@ -62,8 +65,10 @@ void AttentionLayer::forward(const Pass& pass, const LayerWeights& w, BlockSaved
   const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats1.slice_rows(0, x.rows()), scratch);
   const std::array whole{Projection{{0, context_.dims.qkv_width()}, qkv, normed, {.bias = w[Role::qkv_bias]}}};
   project(context_, w, Role::qkv_weight, whole, scratch.tile_sums);
-  rotate(context_, turned(qkv), pass);
-  context_.attention.forward(context_.ops, split(qkv, attention), saved.attention_saved, call(pass));
+  if (head_norm_.used()) head_norm_.forward(w, saved, qkv);
+  const Tensor qk = top(heads_of(saved));
+  if (turns_) rotate(context_, turned(qk), pass);
+  context_.attention.forward(context_.ops, split(qk, qkv, attention), saved.attention_saved, call(pass));
   sub_layer_.leave(pass, w, out, x, attention, scratch);
 }
 
@@ -78,11 +83,13 @@ void AttentionLayer::backward(const Pass& pass, const LayerWeights& w, const Gra
   sub_layer_.push_out(gradients, attention, d_branch);
 
   const Tensor d_qkv = top(scratch.d_qkv);
-  const parallel::AttentionTensors d_heads = split(d_qkv, d_attention), heads = split(top(saved.qkv), attention);
+  const parallel::AttentionTensors d_heads = split(d_qkv, d_qkv, d_attention);
+  const parallel::AttentionTensors heads = split(top(heads_of(saved)), top(saved.qkv), attention);
   const parallel::KeySums& keys = context_.sums.keys;
   context_.attention.backward(context_.ops, keys.begin(context_.ops, d_heads), heads, saved.attention_saved, call(pass));
   keys.finish(context_.ops, *context_.boundaries.attention, d_heads);
-  rotate_back(context_, turned(d_qkv), pass);
+  if (turns_) rotate_back(context_, turned(d_qkv), pass);
+  if (head_norm_.used()) head_norm_.backward(pass, w, gradients, saved, d_qkv);
   const Tensor x = saved.x.slice_rows(0, d.rows()), stats = saved.stats1.slice_rows(0, d.rows());
   sub_layer_.enter_backward(pass, w, gradients, {x, stats, d_qkv, d}, scratch);
 }
@@ -113,13 +120,23 @@ void AttentionLayer::extend(const Pass& pass, const LayerWeights& w, BlockSaved&
     make(cache.values(layer).slice_rows(s * cache.capacity() + before, added), s * added, {q_width + kv_width, kv_width});
   }
   project(context_, w, Role::qkv_weight, projections, scratch.tile_sums);
-  rotate(context_, q, pass);
-  for (std::int64_t s = 0; s < pass.samples; ++s) rotate(context_, keys(s), pass);
+  if (head_norm_.used()) {
+    head_norm_.forward(q, saved.qk_stats, q, w[Role::query_gain]);
+    for (std::int64_t s = 0; s < pass.samples; ++s) head_norm_.forward(keys(s), saved.qk_stats, keys(s), w[Role::key_gain]);
+  }
+  if (turns_) rotate(context_, q, pass);
+  for (std::int64_t s = 0; turns_ && s < pass.samples; ++s) rotate(context_, keys(s), pass);
   ops::AttentionShape cached = shape(pass);
   cached.keys = before + added;
   cached.key_rows = cache.capacity();
   const Tensor attention = top(saved.attention);
-  context_.ops.attention().forward({attention, {}, q, cache.keys(layer), cache.values(layer), cached});
+  context_.ops.attention().forward({.o = attention,
+                                    .lse = {},
+                                    .q = q,
+                                    .k = cache.keys(layer),
+                                    .v = cache.values(layer),
+                                    .shape = cached,
+                                    .starts = starts(pass)});
   sub_layer_.leave(pass, w, out, x, attention, scratch);
 }
 

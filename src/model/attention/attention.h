@@ -3,8 +3,9 @@
 // The attention sub-layer: x + out(attention(qkv(norm(x)))), queries and keys turned by their position where the model has
 // rotary positions.
 
+#include "model/attention/head_norm.h"
+#include "model/attention/kv_cache.h"
 #include "model/context.h"
-#include "model/kv_cache.h"
 #include "model/sub_layer.h"
 
 namespace lockstep::model {
@@ -23,15 +24,21 @@ class AttentionLayer {
               KvCache& cache) const;
 
  private:
-  /// What the columns of `qkv` are, and the result that belongs to them.
-  parallel::AttentionTensors split(const Tensor& qkv, const Tensor& o) const;
+  /// q and k of `qk`, v of `qkv`, and the result that belongs to them.
+  parallel::AttentionTensors split(const Tensor& qk, const Tensor& qkv, const Tensor& o) const;
+  /// What has q and k as attention reads them.
+  const Tensor& heads_of(const BlockSaved& saved) const { return head_norm_.used() ? saved.qk : saved.qkv; }
   /// The columns of q and k, which lie side by side.
-  Tensor turned(const Tensor& qkv) const;
+  Tensor turned(const Tensor& qk) const;
   ops::AttentionShape shape(const Pass& pass) const;
+  /// Where what each position sees begins.
+  const Tensor& starts(const Pass& pass) const { return local_ && pass.window_starts ? pass.window_starts : pass.starts; }
   parallel::AttentionCall call(const Pass& pass) const;
   const Context& context_;
   SubLayer sub_layer_;
+  HeadNorm head_norm_;
   int layer_;
+  bool turns_, local_;  ///< by positions; within the window alone
 };
 
 }  // namespace lockstep::model

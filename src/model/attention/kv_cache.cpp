@@ -1,4 +1,4 @@
-#include "model/kv_cache.h"
+#include "model/attention/kv_cache.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,22 @@
+#pragma once
+
+// What a config.json says about rotary positions. transformers 5 has all of it in "rope_parameters"; before, "rope_theta" stood
+// beside "rope_scaling", whose kind was its "type", later its "rope_type".
+
+#include <string_view>
+
+#include "arch/config.h"
+#include "arch/huggingface/fields.h"
+#include "base/json.h"
+
+namespace lockstep::arch::huggingface {
+
+/// The longest context that a file may name.
+inline constexpr std::int64_t most_positions = 1 << 30;
+
+/// Reads config.rope, whose theta counts where nothing says one.
+void read_rope(Fields& fields, const Json& json, ModelConfig& config, std::string_view what);
+/// "rope_scaling"; null without one.
+Json rope_json(const Rope& rope);
+
+}  // namespace lockstep::arch::huggingface

@@ -1,0 +1,31 @@
+#pragma once
+
+// RMSNorm of queries and keys head by head, before they are turned (Qwen3): one gain for all heads of queries, one for those of
+// keys. R rows of tokens, n heads side by side, D head size.
+
+#include "model/context.h"
+#include "model/leases.h"
+#include "model/saved.h"
+#include "model/weights.h"
+
+namespace lockstep::model {
+
+class HeadNorm {
+ public:
+  explicit HeadNorm(const Context& context) : context_(context) {}
+  bool used() const { return context_.dims.qk_norm; }
+  /// to [R, n D] of `heads` [R, n D], which may be `to`; keeps stats [n R, 2].
+  void forward(const Tensor& to, const Tensor& stats, const Tensor& heads, const Tensor& gain) const;
+  /// Queries and keys of `qkv` [R, (H+2K) D] as attention reads them, in saved.qk; keeps saved.qk_stats.
+  void forward(const LayerWeights& w, const BlockSaved& saved, const Tensor& qkv) const;
+  /// d_qkv [R, (H+2K) D]: the gradients of what attention has read on entry, of what the product has made on return.
+  void backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const BlockSaved& saved,
+                const Tensor& d_qkv) const;
+  /// Where the heads of keys begin in the statistics of `rows` tokens.
+  Tensor key_stats(const Tensor& stats, std::int64_t rows) const;
+
+ private:
+  const Context& context_;
+};
+
+}  // namespace lockstep::model
