@@ -25,7 +25,7 @@ struct FileType {
 constexpr FileType file_types[] = {{0, ""},
                                    {1, "above 65504, which f16 cannot hold"},
                                    {32, "that bf16 cannot hold"},
-                                   {7, "above 8319008, which q8_0 cannot hold"}};
+                                   {7, "that q8_0, or f16 where rows are no multiple of 32, cannot hold"}};
 constexpr std::int64_t quantization_version = 2;  // GGML_QNT_VERSION of ggml.h
 
 using EachPiece = std::function<void(const names::TensorTable& table, const Weights::Take& take)>;
