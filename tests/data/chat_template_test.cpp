@@ -32,7 +32,7 @@ std::vector<std::string> taught(const ChatTemplate& chat, const Json::Array& mes
 }
 
 template <class Work>
-std::string refusal(Work work) {
+std::string said_of(Work work) {
   try {
     work();
   } catch (const UserError& error) {
@@ -60,7 +60,7 @@ TEST(ChatTemplate, WritesPublishedTemplatesAsTransformersDoes) {
       const Conversation conversation{row.at("messages").array()};
       const Prompt prompt = row.at("add_generation_prompt").boolean() ? Prompt::added : Prompt::none;
       if (row.find("text") == nullptr) {
-        EXPECT_NE(refusal([&] { chat.write(conversation, prompt, day()); }).find("the template refuses the messages: "),
+        EXPECT_NE(said_of([&] { chat.write(conversation, prompt, day()); }).find("the template refuses the messages: "),
                   std::string::npos);
         continue;
       }
@@ -116,15 +116,15 @@ TEST(ChatTemplate, TeachesTurnsWhereNothingIsMarked) {
 TEST(ChatTemplate, RefusesWhatItCannotTell) {
   const ChatTemplate loses(
       "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}{{ messages | length }}", "t");
-  EXPECT_EQ(refusal([&] { taught(loses, two_turns); }), "t: the text loses the content of message 2 (assistant)");
+  EXPECT_EQ(said_of([&] { taught(loses, two_turns); }), "t: the text loses the content of message 2 (assistant)");
   const ChatTemplate differs(
       "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ '[return]' if loop.last else '{end}' }}{% endfor %}"
       "{% if add_generation_prompt %}<assistant>{% endif %}",
       "t");
-  EXPECT_EQ(refusal([&] { taught(differs, two_turns); }),
+  EXPECT_EQ(said_of([&] { taught(differs, two_turns); }),
             "t: a conversation that ends there and one that goes on differ in the end of message 2 (assistant)");
   const ChatTemplate changes("{% set x %}{% generation %}a {% endgeneration %}{% endset %}{{ x | trim }}", "t");
-  EXPECT_EQ(refusal([&] { taught(changes, {}); }), "t: the text of a {% generation %} block is changed before it is written");
+  EXPECT_EQ(said_of([&] { taught(changes, {}); }), "t: the text of a {% generation %} block is changed before it is written");
 }
 
 TEST(ChatTemplate, ComesFromAModelsFolder) {
@@ -138,7 +138,7 @@ TEST(ChatTemplate, ComesFromAModelsFolder) {
   EXPECT_EQ(ChatTemplate::open(folder.path()).write({}, Prompt::none, day()), "<b>False");
   EXPECT_EQ(ChatTemplate::open(folder / "chat_template.jinja").write({}, Prompt::none, day()), "<b>False");
   write("none.json", "{}");
-  EXPECT_NE(refusal([&] { ChatTemplate::open(folder / "none.json"); }).find("none.json: it has no chat_template"),
+  EXPECT_NE(said_of([&] { ChatTemplate::open(folder / "none.json"); }).find("none.json: it has no chat_template"),
             std::string::npos);
 }
 
@@ -146,9 +146,9 @@ TEST(ChatTemplate, ReadsConversations) {
   const Conversation read = conversation_from_json(Json::parse(R"({"messages": [{"role": "user"}], "tools": [1]})"), "f");
   EXPECT_EQ(read.messages.size(), 1);
   EXPECT_EQ(read.variables.front().first, "tools");
-  EXPECT_EQ(refusal([] { conversation_from_json(Json::parse("3"), "f"); }),
+  EXPECT_EQ(said_of([] { conversation_from_json(Json::parse("3"), "f"); }),
             R"(f: a list of messages is expected, or an object with "messages")");
-  EXPECT_EQ(refusal([] { conversation_from_json(Json::parse(R"([{"role": "user"}, {"content": ""}])"), "f"); }),
+  EXPECT_EQ(said_of([] { conversation_from_json(Json::parse(R"([{"role": "user"}, {"content": ""}])"), "f"); }),
             R"(f: message 2 has no "role")");
 }
 

@@ -15,7 +15,7 @@ namespace lockstep::data::jinja {
 namespace {
 
 // Values that nest without end would be compared and printed without end.
-constexpr int most_nested = 300;
+constexpr int deepest_value = 300;
 constexpr std::size_t most_values = std::size_t{1} << 24;
 
 void add(Extent& extent, const Value& value) {
@@ -105,8 +105,8 @@ Value Interpreter::dict(Dict dict) {
 }
 
 void Interpreter::demand_extent(const Extent& extent) const {
-  if (extent.depth > most_nested)
-    refuse(fmt::format("more than {} lists and dicts inside one another", most_nested), "no chat template needs it");
+  if (extent.depth > deepest_value)
+    refuse(fmt::format("more than {} lists and dicts inside one another", deepest_value), "no chat template needs it");
   if (extent.values > most_values) refuse("a list or dict becomes too long", "no chat template needs it");
 }
 

@@ -24,7 +24,7 @@ std::string Interpreter::printed(const Value& value) {
 }
 
 std::string Interpreter::represented(const Value& value) {
-  if (const std::string* text = value.text()) return quoted(*text);
+  if (const std::string* text = value.text()) return quoted_text(*text);
   if (value.is<Undefined>()) return "Undefined";
   if (value.is<None>()) return "None";
   if (const bool* flag = value.as<bool>()) return *flag ? "True" : "False";

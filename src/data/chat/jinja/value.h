@@ -122,6 +122,6 @@ Extent extent_of(const Value& value);
 /// A double as Python prints it.
 std::string number_text(double value);
 /// repr() of text.
-std::string quoted(std::string_view text);
+std::string quoted_text(std::string_view text);
 
 }  // namespace lockstep::data::jinja
