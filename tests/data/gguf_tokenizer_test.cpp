@@ -14,23 +14,23 @@ namespace {
 
 constexpr std::int64_t vocabulary = 2000;
 
-std::vector<std::int32_t> encoded(const Tokenizer& tokenizer, std::string_view text) {
+std::vector<std::int32_t> ids_in(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<std::int32_t> ids(tokenizer.room(text.size()));
   std::string unknown;
   ids.resize(tokenizer.encode(text, ids, unknown));
   return ids;
 }
 
-std::unique_ptr<Tokenizer> tokenizer_of(const Json& json) {
+std::unique_ptr<Tokenizer> tokenizer_from(const Json& json) {
   return bpe::make_bpe_tokenizer(bpe::model_from_json(json, "it"), json.dump(), bpe::AddedTokens::found);
 }
 
 std::unique_ptr<Tokenizer> small() {
   const Json golden = Json::parse(io::read_file("tests/golden/data/tokens.json"));
-  return tokenizer_of(golden.at("small").array()[0].at("tokenizer"));
+  return tokenizer_from(golden.at("small").array()[0].at("tokenizer"));
 }
 
-std::string refusal(const Json& pairs) {
+std::string refused(const Json& pairs) {
   return user_error([&] { tokenizer_of_gguf(pairs, "some.gguf"); });
 }
 #define EXPECT_SAYS(part, text) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, text)
@@ -39,7 +39,7 @@ TEST(GgufTokenizer, ComesBackWithItsIds) {
   const Json golden = Json::parse(io::read_file("tests/golden/data/tokens.json"));
   std::size_t tried = 0;
   for (const Json& one : golden.at("small").array()) {
-    const auto before = tokenizer_of(one.at("tokenizer"));
+    const auto before = tokenizer_from(one.at("tokenizer"));
     Json pairs;
     try {
       pairs = gguf_of_tokenizer(*before, vocabulary);
@@ -49,7 +49,7 @@ TEST(GgufTokenizer, ComesBackWithItsIds) {
     }
     const auto after = tokenizer_of_gguf(pairs, "some.gguf");
     for (const Json& text : golden.at("texts").array())
-      EXPECT_EQ(encoded(*after, text.string()), encoded(*before, text.string())) << text.string();
+      EXPECT_EQ(ids_in(*after, text.string()), ids_in(*before, text.string())) << text.string();
     ++tried;
   }
   EXPECT_GE(tried, 3U);
@@ -75,7 +75,7 @@ TEST(GgufTokenizer, OfCharactersHasMergesThatMakeThem) {
   EXPECT_EQ(tokenizer_of_gguf(pairs, "some.gguf")->describe().dump(),
             make_char_tokenizer("ab\xC3\xBC\xE2\x82\xAC")->describe().dump());
   const auto bytes = gguf_of_tokenizer(*make_byte_tokenizer(), 256);
-  EXPECT_EQ(encoded(*tokenizer_of_gguf(bytes, "some.gguf"), "h\xC3\xBC"), (std::vector<std::int32_t>{104, 195, 188}));
+  EXPECT_EQ(ids_in(*tokenizer_of_gguf(bytes, "some.gguf"), "h\xC3\xBC"), (std::vector<std::int32_t>{104, 195, 188}));
 }
 
 TEST(GgufTokenizer, BeginsTextsWhereTheFileSaysSo) {
@@ -94,9 +94,9 @@ TEST(GgufTokenizer, OfAnotherKindIsRefused) {
   const auto with = [&](const char* key, Json value) {
     Json pairs = good;
     pairs.set(std::string("tokenizer.ggml.") + key, std::move(value));
-    return refusal(pairs);
+    return refused(pairs);
   };
-  EXPECT_SAYS("its tokenizer, \"\" of kind \"\", is not supported", refusal(Json::Object{}));
+  EXPECT_SAYS("its tokenizer, \"\" of kind \"\", is not supported", refused(Json::Object{}));
   EXPECT_SAYS("of kind \"llama\"", with("model", "llama"));
   EXPECT_SAYS("\"deepseek-llm\"", with("pre", "deepseek-llm"));
   EXPECT_SAYS("\"tokenizer.ggml.merges\" is missing or no list", with("merges", "a b"));

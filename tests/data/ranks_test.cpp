@@ -19,7 +19,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr TokenFormat format{.token_bytes = 2, .vocabulary = 50000};
+constexpr TokenFormat id_format{.token_bytes = 2, .vocabulary = 50000};
 constexpr std::int64_t positions = 8;
 
 SamplerOptions options_of(const TokenFile& file, Order order, std::int64_t global_batch) {
@@ -55,7 +55,7 @@ std::vector<std::vector<std::int32_t>> first_tokens(const TokenFile& file, Order
 
 TEST(RanksOfData, APartitionIsDisjointAndComplete) {
   const Folder folder;
-  const TokenFile file(folder.write_ids("train.bin", counting(240 * positions + 1, 50000)), format);
+  const TokenFile file(folder.write_ids("train.bin", counting(240 * positions + 1, 50000)), id_format);
   for (const int ranks : {1, 2, 3, 5}) {
     for (int epoch = 1; epoch <= 2; ++epoch) {
       const int steps = 240 / (2 * ranks);
@@ -74,7 +74,7 @@ TEST(RanksOfData, APartitionIsDisjointAndComplete) {
 
 TEST(RanksOfData, RandomDrawsAreTheSameForAnyNumberOfRanksAndDistinct) {
   const Folder folder;
-  const TokenFile file(folder.write_ids("train.bin", counting(50000, 50000)), format);
+  const TokenFile file(folder.write_ids("train.bin", counting(50000, 50000)), id_format);
   const std::vector<std::vector<std::int32_t>> alone = first_tokens(file, Order::random, 1, 12);
   const std::vector<std::vector<std::int32_t>> three = first_tokens(file, Order::random, 3, 4);
   std::vector<std::int32_t> joined;
@@ -87,9 +87,9 @@ TEST(RanksOfData, RandomDrawsAreTheSameForAnyNumberOfRanksAndDistinct) {
 
 TEST(RanksOfData, ShardsAreDisjointAndComplete) {
   const Folder folder;
-  const TokenFile whole(folder.write_ids("train.bin", counting(1003, 50000)), format);
+  const TokenFile whole(folder.write_ids("train.bin", counting(1003, 50000)), id_format);
   for (const int shards : {1, 4, 200}) {
-    TokenDescription description{.tokenizer = Json("none"), .format = format, .characters = 1003, .files = {}};
+    TokenDescription description{.tokenizer = Json("none"), .format = id_format, .characters = 1003, .files = {}};
     for (const auto& writer : cut_shards(whole, shards, folder.path())) description.files.push_back(writer->commit());
     write_description(folder.path(), description);
     std::vector<std::int32_t> joined;
@@ -107,7 +107,7 @@ TEST(RanksOfData, ShardsAreDisjointAndComplete) {
 
 TEST(RanksOfData, ShardsThatAreNotThereAreNamed) {
   const Folder folder;
-  const TokenFile whole(folder.write_ids("train.bin", counting(10, 50000)), format);
+  const TokenFile whole(folder.write_ids("train.bin", counting(10, 50000)), id_format);
   EXPECT_NE(user_error([&] { cut_shards(whole, 11, folder.path()); }).find("--shards 11"), std::string::npos);
   EXPECT_EQ(folder.listing(), "train.bin");  // nothing half-written stays
   const std::string message = user_error([&] { open_shard(folder.path(), 1, 4); });
@@ -143,7 +143,7 @@ struct Read {
   bool operator==(const Read&) const = default;
 };
 
-std::vector<std::int32_t> values(const Tensor& tensor) {
+std::vector<std::int32_t> ids_of(const Tensor& tensor) {
   const std::span<const std::int32_t> ids = elements<std::int32_t>(tensor);
   return {ids.begin(), ids.end()};
 }
@@ -170,10 +170,10 @@ std::vector<Read> read_on(comm::Communicator& world, int readers, const TokenFil
     EXPECT_EQ(batches.step, step);
     std::int64_t targets = 0;
     for (const Batch& batch : batches.microbatches) {
-      const std::vector<std::int32_t> ids = values(batch.targets);
+      const std::vector<std::int32_t> ids = ids_of(batch.targets);
       EXPECT_EQ(batch.target_count, std::ssize(ids) - std::ranges::count(ids, -1));
       targets += batch.target_count;
-      reads.push_back({batch.first_sample, values(batch.tokens), ids});
+      reads.push_back({batch.first_sample, ids_of(batch.tokens), ids});
     }
     EXPECT_EQ(batches.target_count, targets);
     EXPECT_TRUE(file.masked() || targets == 2 * 3 * positions) << targets;
@@ -201,9 +201,9 @@ std::vector<Read> windows_on(comm::Communicator& world, int readers, const Token
   std::vector<Read> reads;
   for (std::int64_t i = world.rank(); i < source->batches(); i += world.size()) {
     const Batch& batch = source->read(i);
-    const std::vector<std::int32_t> ids = values(batch.targets);
+    const std::vector<std::int32_t> ids = ids_of(batch.targets);
     EXPECT_EQ(batch.target_count, std::ssize(ids) - std::ranges::count(ids, -1));
-    reads.push_back({batch.first_sample, values(batch.tokens), ids});
+    reads.push_back({batch.first_sample, ids_of(batch.tokens), ids});
   }
   return reads;
 }
@@ -225,7 +225,7 @@ void expect_the_same_with_readers(ReadOn& read, const TokenFile& file, std::size
 
 TEST(RanksOfData, ReadersScatterWindowsThatTheOthersDoNotOpen) {
   const Folder folder;
-  TokenFile file(folder.write_ids("val.bin", counting(4000, 40000)), format);
+  TokenFile file(folder.write_ids("val.bin", counting(4000, 40000)), id_format);
   std::string mask;
   for (int i = 0; i < 4000; ++i) mask += i % 7 < 3 ? '\0' : '\1';
   const std::string mask_path = folder.write("val.mask.bin", mask);
@@ -237,7 +237,7 @@ TEST(RanksOfData, ReadersScatterWindowsThatTheOthersDoNotOpen) {
 
 TEST(RanksOfData, ReadersScatterWhatTheOthersWouldHaveRead) {
   const Folder folder;
-  TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), format);
+  TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), id_format);
   std::string mask;
   for (int i = 0; i < 40000; ++i) mask += i % 7 < 3 || i % 1000 < 700 ? '\0' : '\1';
   const std::string mask_path = folder.write("train.mask.bin", mask);
@@ -250,7 +250,7 @@ TEST(RanksOfData, ReadersScatterWhatTheOthersWouldHaveRead) {
 // The reader computes between its batches: then its ops let collectives move, as they do here.
 TEST(RanksOfData, ReadersScatterAStepAhead) {
   const Folder folder;
-  const TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), format);
+  const TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), id_format);
   std::atomic<bool> other_has_two = false;
   bool ahead = false;
   comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
