@@ -44,7 +44,7 @@ bool parse(const Arguments& arguments, Options& options) {
   line.option("--tokenizer", options.tokenizer, "NAME",
               "char, byte, gpt2:FOLDER, hf:FILE or bpe:SIZE. 'char': a token is a character, the vocabulary comes from the text, "
               "which must be UTF-8. 'byte': a token is one of 256 bytes. 'gpt2': GPT-2's BPE, from the folder of encoder.json "
-              "and vocab.bpe. 'hf': the byte-level BPE of a tokenizer.json (GPT-2, Llama 3, Qwen2). 'bpe': a BPE of so many "
+              "and vocab.bpe. 'hf': the BPE or Unigram of a tokenizer.json (GPT-2, Llama, Qwen, Gemma). 'bpe': a BPE of so many "
               "tokens, trained on the text and kept as tokenizer.json");
   line.choice("--format", options.format, {"auto", "text", "jsonl"},
               "what INPUT holds; auto: JSONL where the names end in .jsonl, else text");

@@ -64,7 +64,7 @@ class CharTokenizer final : public Tokenizer {
   }
 
  private:
-  std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string& unknown) const override {
+  std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string& unknown, bool) const override {
     std::size_t count = 0;
     for (std::size_t at = 0; at < text.size();) {
       if (text.size() - at >= 8 && encode_eight(text.data() + at, ids + count)) {
@@ -125,7 +125,7 @@ class ByteTokenizer final : public Tokenizer {
   }
 
  private:
-  std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string&) const override {
+  std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string&, bool) const override {
     for (std::size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<unsigned char>(text[i]);
     return text.size();
   }
@@ -135,9 +135,9 @@ class ByteTokenizer final : public Tokenizer {
 
 }  // namespace
 
-std::size_t Tokenizer::encode(std::string_view text, std::span<std::int32_t> ids, std::string& unknown) const {
+std::size_t Tokenizer::encode(std::string_view text, std::span<std::int32_t> ids, std::string& unknown, bool goes_on) const {
   ensure(ids.size() >= room(text.size()), "there is room for every token");
-  return do_encode(text, ids.data(), unknown);
+  return do_encode(text, ids.data(), unknown, goes_on);
 }
 
 std::size_t Tokenizer::boundary(std::string_view text, std::size_t from) const { return bpe::word_boundary(text, from); }
@@ -158,19 +158,19 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& description) {
   const std::string& name = description.at("name").string();
   if (name == "char") return make_char_tokenizer(description.at("characters").string());
   if (name == "byte") return make_byte_tokenizer();
-  if (name == "bpe") {
+  if (name == "bpe" || name == "unigram") {
     const std::string& text = description.at("tokenizer_json").string();
     const std::string what = "tokenizer.json";
     return bpe::make_bpe_tokenizer(bpe::model_from_json(Json::parse(text, what), what), text, bpe::AddedTokens::found);
   }
-  throw UserError(fmt::format("tokenizer \"{}\" is not known", name), "known are char, byte and bpe");
+  throw UserError(fmt::format("tokenizer \"{}\" is not known", name), "known are char, byte, bpe and unigram");
 }
 
 std::optional<std::int32_t> document_end(const Tokenizer& tokenizer) {
   if (const std::optional<std::int32_t> end = tokenizer.end_of_text()) return end;
   std::vector<std::int32_t> ids(tokenizer.room(1));
   std::string unknown;
-  return tokenizer.encode("\n", ids, unknown) == 1 ? std::optional(ids.front()) : std::nullopt;
+  return tokenizer.encode("\n", ids, unknown, true) == 1 ? std::optional(ids.front()) : std::nullopt;
 }
 
 std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::int64_t vocabulary, Log& log) {

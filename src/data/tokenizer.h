@@ -20,7 +20,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// "char", "byte", "bpe".
+  /// "char", "byte", "bpe", "unigram".
   virtual std::string_view name() const = 0;
   /// Ids are 0 .. vocabulary() - 1.
   virtual std::int64_t vocabulary() const = 0;
@@ -42,19 +42,20 @@ class Tokenizer {
   virtual std::size_t room(std::size_t bytes) const { return bytes; }
 
   /// Writes the ids of `text` to `ids`, which has room(text.size()) places, and returns their number. What the
-  /// vocabulary cannot say is left out and appended to `unknown`, each character once. Throws UserError with the byte offset
-  /// when the text is not valid for this tokenizer. Thread-safe.
-  std::size_t encode(std::string_view text, std::span<std::int32_t> ids, std::string& unknown) const;
+  /// vocabulary cannot say is left out and appended to `unknown`, each character once. `goes_on`: the text is the rest of one
+  /// that was cut, and gets no prefix. Throws UserError with the byte offset when the text is not valid for this tokenizer.
+  /// Thread-safe.
+  std::size_t encode(std::string_view text, std::span<std::int32_t> ids, std::string& unknown, bool goes_on = false) const;
 
   /// The first place from `from` > 0 on where a text may be cut so that its parts have the ids of the whole; npos when none is
   /// found.
   virtual std::size_t boundary(std::string_view text, std::size_t from) const;
 
-  /// The text of `ids`.
-  std::string decode(std::span<const std::int32_t> ids) const;
+  /// The text of `ids`: their bytes, but for the blank that some tokenizers put before a text.
+  virtual std::string decode(std::span<const std::int32_t> ids) const;
 
  private:
-  virtual std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string& unknown) const = 0;
+  virtual std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string& unknown, bool goes_on) const = 0;
 };
 
 /// A token is a code point; `characters` holds the vocabulary, valid UTF-8 in ascending order without repetition (else

@@ -10,10 +10,10 @@
 
 namespace lockstep::fuzz {
 
-inline std::vector<std::int32_t> encoded(const data::Tokenizer& tokenizer, std::string_view text) {
+inline std::vector<std::int32_t> encoded(const data::Tokenizer& tokenizer, std::string_view text, bool goes_on = false) {
   std::vector<std::int32_t> ids(tokenizer.room(text.size()));
   std::string unknown;
-  ids.resize(tokenizer.encode(text, ids, unknown));
+  ids.resize(tokenizer.encode(text, ids, unknown, goes_on));
   return ids;
 }
 
@@ -26,7 +26,7 @@ inline void use(const data::Tokenizer& tokenizer) {
   tokenizer.decode(ids);
   for (std::size_t cut = tokenizer.boundary(text, 1); cut < text.size(); cut = tokenizer.boundary(text, cut + 1)) {
     std::vector<std::int32_t> parts = encoded(tokenizer, std::string_view(text).substr(0, cut));
-    const std::vector<std::int32_t> rest = encoded(tokenizer, std::string_view(text).substr(cut));
+    const std::vector<std::int32_t> rest = encoded(tokenizer, std::string_view(text).substr(cut), true);
     parts.insert(parts.end(), rest.begin(), rest.end());
     ensure(parts == ids, "pieces have the ids of the whole");
   }

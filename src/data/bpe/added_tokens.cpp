@@ -2,32 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <span>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/text/utf8.h"
-#include "data/bpe/unicode_tables.h"
 #include "data/bpe/words.h"
 
 namespace lockstep::data::bpe {
 namespace {
 
 unsigned char first_byte(const AddedToken& token) { return static_cast<unsigned char>(token.content.front()); }
-
-bool is_in(std::span<const PointRange> ranges, CodePoint point) {
-  const auto found = std::ranges::lower_bound(ranges, point.value, {}, &PointRange::last);
-  return point.length != 0 && found != ranges.end() && found->first <= point.value;
-}
-
-// The character that ends before `at`, at > 0; of length 0 when that is none.
-CodePoint code_point_before(std::string_view text, std::size_t at) {
-  std::size_t begin = at - 1;
-  while (begin > 0 && at - begin < 4 && is_continuation(text[begin])) --begin;
-  const CodePoint point = code_point_at(text, begin);
-  return begin + point.length == at ? point : CodePoint{};
-}
 
 }  // namespace
 
@@ -57,32 +41,35 @@ AddedTokenFinder::Found AddedTokenFinder::find(std::string_view text, std::size_
   return {text.size(), text.size(), nullptr};
 }
 
-bool AddedTokenFinder::is_part_of_a_word(std::string_view text, const Found& found) {
-  return (found.begin > 0 && is_in(word_characters(), code_point_before(text, found.begin))) ||
-         (found.end < text.size() && is_in(word_characters(), code_point_at(text, found.end)));
+bool AddedTokenFinder::is_part_of_a_word(std::string_view text, const Found& found) const {
+  return (found.begin > 0 && words_.has(pattern::character_before(text, found.begin).value)) ||
+         (found.end < text.size() && words_.has(pattern::character_at(text, found.end).value));
 }
 
-std::size_t AddedTokenFinder::space_before(std::string_view text, std::size_t at) {
+std::size_t AddedTokenFinder::space_before(std::string_view text, std::size_t at) const {
   while (at > 0) {
-    const CodePoint point = code_point_before(text, at);
-    if (!is_in(spaces(), point)) break;
+    const CodePoint point = pattern::character_before(text, at);
+    if (!spaces_.has(point.value)) break;
     at -= point.length;
   }
   return at;
 }
 
-std::size_t AddedTokenFinder::space_behind(std::string_view text, std::size_t at) {
+std::size_t AddedTokenFinder::space_behind(std::string_view text, std::size_t at) const {
   while (at < text.size()) {
-    const CodePoint point = code_point_at(text, at);
-    if (!is_in(spaces(), point)) break;
+    const CodePoint point = pattern::character_at(text, at);
+    if (!spaces_.has(point.value)) break;
     at += point.length;
   }
   return at;
 }
 
 // A cut stands behind a letter or digit and before a blank or line feed.
-Boundaries::Boundaries(const std::vector<AddedToken>& tokens) {
+Boundaries::Boundaries(const std::vector<AddedToken>& tokens, const std::function<bool(char, char)>& may_cut) {
   const auto byte = [](char c) { return static_cast<unsigned char>(c); };
+  for (const char a : std::string_view("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")) {
+    for (const char b : {' ', '\n'}) joined_[byte(a)][byte(b)] = !may_cut(a, b);
+  }
   for (const AddedToken& token : tokens) {
     const std::string& content = token.content;
     for (std::size_t at = 1; at < content.size(); ++at) joined_[byte(content[at - 1])][byte(content[at])] = true;

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
 #include "data/bpe/model.h"
+#include "data/pattern/character_set.h"
 
 namespace lockstep::data::bpe {
 
@@ -41,18 +43,20 @@ class AddedTokenFinder {
     const AddedToken* token;  // null: none
   };
   Found find(std::string_view text, std::size_t from) const;
-  static bool is_part_of_a_word(std::string_view text, const Found& found);
-  static std::size_t space_before(std::string_view text, std::size_t at);  // where the white space before a place begins
-  static std::size_t space_behind(std::string_view text, std::size_t at);  // and where that behind it ends
+  bool is_part_of_a_word(std::string_view text, const Found& found) const;
+  std::size_t space_before(std::string_view text, std::size_t at) const;  // where the white space before a place begins
+  std::size_t space_behind(std::string_view text, std::size_t at) const;  // and where that behind it ends
 
   std::vector<AddedToken> tokens_;           // by first byte, the longest first
   std::array<std::uint32_t, 257> starts_{};  // by first byte: where its tokens begin
+  pattern::CharacterSet words_ = pattern::word_characters(), spaces_ = pattern::spaces();
 };
 
 /// Where a text may be cut (words.h) when it has these tokens: not where one of them could reach over the cut.
 class Boundaries {
  public:
-  explicit Boundaries(const std::vector<AddedToken>& tokens);
+  /// Where may_cut(a, b) is false, no cut stands between a letter or digit `a` and `b`, a blank or line feed.
+  Boundaries(const std::vector<AddedToken>& tokens, const std::function<bool(char, char)>& may_cut);
   /// As word_boundary().
   std::size_t find(std::string_view text, std::size_t from) const;
 

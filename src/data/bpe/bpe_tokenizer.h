@@ -1,6 +1,6 @@
 #pragma once
 
-// The tokenizer of a byte-level BPE.
+// The tokenizer of a BPE or a Unigram.
 
 #include <memory>
 #include <string>

@@ -1,20 +1,16 @@
 #include "data/bpe/characters.h"
 
-#include <algorithm>
-#include <span>
-
-#include "base/text/utf8.h"
-#include "data/bpe/unicode_tables.h"
+#include "data/pattern/character_set.h"
 
 namespace lockstep::data::bpe {
 
 Characters::Characters() : kinds_(0x110000, Kind::other) {
-  const auto mark = [&](std::span<const PointRange> ranges, Kind kind) {
-    for (const PointRange& range : ranges) std::fill(kinds_.begin() + range.first, kinds_.begin() + range.last + 1, kind);
-  };
-  mark(letters(), Kind::letter);
-  mark(numbers(), Kind::number);
-  mark(spaces(), Kind::space);
+  const pattern::CharacterSet letters = pattern::category("L"), numbers = pattern::category("N"), spaces = pattern::spaces();
+  for (char32_t point = 0; point < kinds_.size(); ++point) {
+    if (letters.has(point)) kinds_[point] = Kind::letter;
+    if (numbers.has(point)) kinds_[point] = Kind::number;
+    if (spaces.has(point)) kinds_[point] = Kind::space;
+  }
 }
 
 Character Characters::wide(std::string_view text, std::size_t at) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace lockstep::data::bpe {
 namespace {
@@ -15,7 +16,12 @@ bool later(const MergeScratch::Candidate& a, const MergeScratch::Candidate& b) {
 
 }  // namespace
 
-Merges::Merges(const Model& model) : bytes_(model.bytes) {
+Merges::Merges(const Model& model)
+    : byte_level_(model.byte_level),
+      bytes_(model.bytes),
+      characters_(model.characters),
+      unknown_(model.unknown),
+      fuse_unknown_(model.fuse_unknown) {
   const std::size_t size = std::bit_ceil(std::max<std::size_t>(16, 2 * model.merges.size()));
   shift_ = 64 - std::countr_zero(size);
   table_.resize(size);
@@ -37,17 +43,45 @@ Merges::Entry Merges::find(std::int32_t left, std::int32_t right) const {
 }
 
 std::size_t Merges::encode(std::string_view word, std::int32_t* ids, MergeScratch& scratch) const {
-  if (word.size() == 1) {
-    ids[0] = bytes_[static_cast<unsigned char>(word[0])];
-    return 1;
+  std::size_t count = word.size();
+  if (byte_level_) {
+    for (std::size_t i = 0; i < count; ++i) ids[i] = bytes_[static_cast<unsigned char>(word[i])];
+  } else {
+    count = characters_of(word, ids, scratch.unknown);
   }
-  return word.size() <= short_word ? encode_short(word, ids, scratch.parts) : encode_long(word, ids, scratch);
+  if (count < 2) return count;
+  return count <= short_word ? merge_short(ids, count, scratch.parts) : merge_long(ids, count, scratch);
 }
 
-std::size_t Merges::encode_short(std::string_view word, std::int32_t* ids, std::vector<MergeScratch::Part>& parts) const {
-  std::size_t count = word.size();
+// As tokenizers (0.23, BPE::merge_word) has it: bytes do not end a row of unknown characters.
+std::size_t Merges::characters_of(std::string_view word, std::int32_t* ids, std::string& unknown) const {
+  std::int32_t* end = ids;
+  bool waits = false;  // a token for unknown characters
+  for (std::size_t at = 0, length = 0; at < word.size(); at += length) {
+    const CodePoint point = pattern::character_at(word, at);
+    length = point.length;
+    const std::string_view bytes = word.substr(at, length);
+    const auto id_of = [&](char byte) { return bytes_[static_cast<unsigned char>(byte)]; };
+    if (point.value < characters_.size() && characters_[point.value] >= 0) {
+      if (std::exchange(waits, false)) *end++ = unknown_;
+      *end++ = characters_[point.value];
+    } else if (std::ranges::all_of(bytes, [&](char byte) { return id_of(byte) >= 0; })) {
+      end = std::ranges::transform(bytes, end, id_of).out;
+    } else if (unknown_ < 0) {
+      if (unknown.find(bytes) == std::string::npos) unknown += bytes;
+    } else if (!std::exchange(waits, true) || fuse_unknown_) {
+      continue;
+    } else {
+      *end++ = unknown_;
+    }
+  }
+  if (waits) *end++ = unknown_;
+  return static_cast<std::size_t>(end - ids);
+}
+
+std::size_t Merges::merge_short(std::int32_t* ids, std::size_t count, std::vector<MergeScratch::Part>& parts) const {
   parts.resize(std::max(parts.size(), count));
-  for (std::size_t i = 0; i < count; ++i) parts[i].id = bytes_[static_cast<unsigned char>(word[i])];
+  for (std::size_t i = 0; i < count; ++i) parts[i].id = ids[i];
   const auto pair_up = [&](std::size_t i) {
     const Entry entry = i + 1 < count ? find(parts[i].id, parts[i + 1].id) : Entry{};
     parts[i].rank = entry.rank;
@@ -72,10 +106,10 @@ std::size_t Merges::encode_short(std::string_view word, std::int32_t* ids, std::
 }
 
 // Parts are a list; the heap holds every pair that ever was, and what became of its parts since is seen by their ids.
-std::size_t Merges::encode_long(std::string_view word, std::int32_t* ids, MergeScratch& scratch) const {
+std::size_t Merges::merge_long(std::int32_t* ids, std::size_t size, MergeScratch& scratch) const {
   std::vector<MergeScratch::Part>& parts = scratch.parts;
   std::vector<MergeScratch::Candidate>& heap = scratch.heap;
-  const auto count = static_cast<std::uint32_t>(word.size());
+  const auto count = static_cast<std::uint32_t>(size);
   parts.resize(std::max<std::size_t>(parts.size(), count));
   heap.clear();
   const auto candidate = [&](std::uint32_t at) {
@@ -88,7 +122,7 @@ std::size_t Merges::encode_long(std::string_view word, std::int32_t* ids, MergeS
     std::push_heap(heap.begin(), heap.end(), later);
   };
   for (std::uint32_t i = 0; i < count; ++i) {
-    parts[i] = {.id = bytes_[static_cast<unsigned char>(word[i])], .rank = none, .merged = -1, .before = i - 1, .next = i + 1};
+    parts[i] = {.id = ids[i], .rank = none, .merged = -1, .before = i - 1, .next = i + 1};
   }
   for (std::uint32_t i = 0; i < count; ++i) candidate(i);
   while (!heap.empty()) {

@@ -3,7 +3,7 @@
 // What happens inside a word: neighbours are merged, the pair of the lowest rank first and of equals the leftmost.
 
 #include <cstdint>
-#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,12 +25,14 @@ struct MergeScratch {
   };
   std::vector<Part> parts;
   std::vector<Candidate> heap;
+  std::string unknown;
 };
 
 class Merges {
  public:
   explicit Merges(const Model& model);
-  /// Writes the ids of `word`, at most word.size(), and returns their number.
+  /// Writes the ids of `word`, at most word.size(), and returns their number. What the vocabulary does not have and has no token
+  /// for is left out and appended to scratch.unknown.
   std::size_t encode(std::string_view word, std::int32_t* ids, MergeScratch& scratch) const;
 
  private:
@@ -45,10 +47,16 @@ class Merges {
   }
   std::size_t slot(std::uint64_t pair) const { return static_cast<std::size_t>((pair * 0x9E3779B97F4A7C15U) >> shift_); }
   Entry find(std::int32_t left, std::int32_t right) const;
-  std::size_t encode_short(std::string_view word, std::int32_t* ids, std::vector<MergeScratch::Part>& parts) const;
-  std::size_t encode_long(std::string_view word, std::int32_t* ids, MergeScratch& scratch) const;
+  std::size_t characters_of(std::string_view word, std::int32_t* ids, std::string& unknown) const;
+  // In place.
+  std::size_t merge_short(std::int32_t* ids, std::size_t count, std::vector<MergeScratch::Part>& parts) const;
+  std::size_t merge_long(std::int32_t* ids, std::size_t count, MergeScratch& scratch) const;
 
+  bool byte_level_;
   std::array<std::int32_t, 256> bytes_;
+  std::vector<std::int32_t> characters_;
+  std::int32_t unknown_;
+  bool fuse_unknown_;
   int shift_ = 64;
   std::vector<Entry> table_;  // open addressing
 };

@@ -18,9 +18,17 @@ constexpr const char* remedy = "take the vocabulary and the merges that were pub
 
 }  // namespace
 
+std::optional<Pattern> Model::only_pattern() const {
+  const bool nfc = std::ranges::all_of(normalizer, [](const NormalRule& rule) { return rule.kind == NormalRule::Kind::nfc; });
+  const bool alone = splits.size() == 1 || (splits.size() == 2 && splits[1].kind == SplitRule::Kind::alphabet);
+  return byte_level && nfc && alone && splits[0].kind == SplitRule::Kind::words ? std::optional(splits[0].pattern) : std::nullopt;
+}
+
 // Some vocabularies have holes, but none is mostly holes.
-ModelBuilder::ModelBuilder(std::string what, std::size_t tokens)
-    : what_(std::move(what)), most_ids_(std::min<std::int64_t>(4 * static_cast<std::int64_t>(tokens) + 65536, 1 << 24)) {}
+ModelBuilder::ModelBuilder(std::string what, std::size_t tokens, bool byte_level)
+    : what_(std::move(what)), most_ids_(std::min<std::int64_t>(4 * static_cast<std::int64_t>(tokens) + 65536, 1 << 24)) {
+  model_.byte_level = byte_level;
+}
 
 std::string& ModelBuilder::slot(std::int64_t id) {
   if (id < 0 || id >= most_ids_) {
@@ -38,7 +46,7 @@ void ModelBuilder::token(std::string_view text, std::int64_t id) {
   std::string& bytes = slot(id);
   if (text.empty()) throw UserError(fmt::format("{}: token {} is empty", what_, id), remedy);
   if (!bytes.empty()) throw UserError(fmt::format("{}: two tokens have id {}, one of them \"{}\"", what_, id, text), remedy);
-  const std::optional<std::string> read = from_alphabet(text);
+  const std::optional<std::string> read = model_.byte_level ? from_alphabet(text) : std::string(text);
   bytes = read.value_or(std::string(text));
   model_.words[static_cast<std::size_t>(id)] = read.has_value();
   if (!ids_.emplace(text, static_cast<std::int32_t>(id)).second) {
@@ -46,18 +54,16 @@ void ModelBuilder::token(std::string_view text, std::int64_t id) {
   }
 }
 
-std::int32_t ModelBuilder::id_of(std::string_view text, std::string_view left, std::string_view right) const {
+std::int32_t ModelBuilder::id_of(std::string_view text, std::string_view use) const {
   const auto found = ids_.find(std::string(text));
   if (found != ids_.end()) return found->second;
-  throw UserError(fmt::format("{}: merge {} (\"{} {}\") contradicts the vocabulary, which has no token \"{}\"", what_,
-                              model_.merges.size(), left, right, text),
-                  remedy);
+  throw UserError(fmt::format("{}: {} contradicts the vocabulary, which has no token \"{}\"", what_, use, text), remedy);
 }
 
 void ModelBuilder::merge(std::string_view left, std::string_view right) {
-  const Merge merge{.left = id_of(left, left, right),
-                    .right = id_of(right, left, right),
-                    .merged = id_of(std::string(left) + std::string(right), left, right)};
+  const std::string use = fmt::format("merge {} (\"{} {}\")", model_.merges.size(), left, right);
+  const Merge merge{
+      .left = id_of(left, use), .right = id_of(right, use), .merged = id_of(std::string(left) + std::string(right), use)};
   const std::uint64_t pair = static_cast<std::uint64_t>(merge.left) << 32 | static_cast<std::uint32_t>(merge.right);
   if (const auto [first, inserted] = merges_.emplace(pair, model_.merges.size()); !inserted) {
     model_.merges[first->second].merged = left_out;
@@ -95,10 +101,19 @@ void ModelBuilder::added(std::int64_t id, AddedToken token) {
   model_.added.push_back(std::move(token));
 }
 
-Model ModelBuilder::take() {
+Model ModelBuilder::take(bool byte_fallback) {
+  model_.bytes.fill(-1);
+  for (const auto& [text, id] : ids_) {
+    const CodePoint point = pattern::character_at(text, 0);
+    if (model_.byte_level || point.length != text.size() || point.value == pattern::no_character) continue;
+    if (model_.characters.size() <= point.value) model_.characters.resize(point.value + 1, -1);
+    model_.characters[point.value] = id;
+  }
   for (unsigned byte = 0; byte < 256; ++byte) {
-    const auto found = ids_.find(to_alphabet(std::string(1, static_cast<char>(static_cast<unsigned char>(byte)))));
+    const std::string text(1, static_cast<char>(static_cast<unsigned char>(byte)));
+    const auto found = ids_.find(model_.byte_level ? to_alphabet(text) : byte_fallback ? fmt::format("<0x{:02X}>", byte) : "");
     if (found == ids_.end()) {
+      if (!model_.byte_level) continue;
       throw UserError(fmt::format("{}: no token is the single byte 0x{:02x}, so this is no byte-level BPE", what_, byte),
                       "use a byte-level BPE such as GPT-2's, Llama 3's or Qwen2's");
     }

@@ -1,6 +1,6 @@
 #pragma once
 
-// A byte-level BPE as it is read from files, before it is made fast.
+// A BPE or a Unigram as it is read from files, before it is made fast.
 
 #include <array>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "data/bpe/words.h"
+#include "data/bpe/rules.h"
 
 namespace lockstep::data::bpe {
 
@@ -33,33 +33,44 @@ struct AddedToken {
 };
 
 struct Model {
-  Pattern pattern = Pattern::gpt2;
-  bool nfc = false;                       ///< texts are brought to Unicode's form C first
-  bool whole_words = false;               ///< a word that is a token is that token, whatever the merges say ("ignore_merges")
-  std::vector<std::string> tokens;        ///< bytes by id; empty for an id that nothing has
+  std::vector<NormalRule> normalizer;
+  std::vector<SplitRule> splits{{}};      ///< a vocabulary of ours splits by GPT-2's pattern
+  DecodeRule decoder;                     ///< of one that is not byte-level
+  bool byte_level = true;                 ///< merges begin with bytes, else with characters
+  bool whole_words = false;               ///< a word that is a token is that token, whatever merges say ("ignore_merges")
+  std::vector<std::string> tokens;        ///< by id: bytes, of one that is not byte-level the text; empty: nothing has the id
   std::vector<bool> words;                ///< by id: with whole_words, a word may be this token
+  std::vector<double> scores;             ///< by id, of a Unigram; else empty
   std::vector<Merge> merges;              ///< in the order of their ranks
-  std::array<std::int32_t, 256> bytes{};  ///< id of each single byte
+  std::array<std::int32_t, 256> bytes{};  ///< id of each single byte; -1: none
+  std::vector<std::int32_t> characters;   ///< by code point: the id of the token that it is alone; -1, or too short: none
+  std::int32_t unknown = -1;              ///< id of what the vocabulary does not have; -1: that is left out
+  bool fuse_unknown = false;              ///< neighbours that it does not have are one token
   std::vector<AddedToken> added;
+
+  /// The pattern that alone splits texts into words of bytes; nothing where there are other steps, but for NFC.
+  std::optional<Pattern> only_pattern() const;
 };
 
 /// Builds a Model of a vocabulary file's entries and checks them against each other. Errors are UserErrors that name `what`.
 class ModelBuilder {
  public:
   /// Of a file with so many tokens: ids far above that are refused before memory is taken for them.
-  ModelBuilder(std::string what, std::size_t tokens);
+  ModelBuilder(std::string what, std::size_t tokens, bool byte_level = true);
 
-  /// `text` in the alphabet of byte_alphabet.h, or as it is when it holds other characters.
+  /// A byte-level vocabulary's `text` is in the alphabet of byte_alphabet.h, or as it is when it holds other characters.
   void token(std::string_view text, std::int64_t id);
   /// The second place of a pair that stands twice counts.
   void merge(std::string_view left, std::string_view right);
   /// After all tokens. One without content is passed over.
   void added(std::int64_t id, AddedToken token);
-  /// Throws when a byte has no token.
-  Model take();
+  /// Throws when the vocabulary lacks it.
+  std::int32_t id_of(std::string_view text, std::string_view use) const;
+  /// Throws when the vocabulary is byte-level and a byte has no token. `byte_fallback`: of another one, bytes are "<0x00>" and
+  /// on.
+  Model take(bool byte_fallback = false);
 
  private:
-  std::int32_t id_of(std::string_view text, std::string_view left, std::string_view right) const;
   std::string& slot(std::int64_t id);
 
   std::string what_;

@@ -3,89 +3,14 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "data/bpe/byte_alphabet.h"
+#include "data/bpe/rules.h"
 
 namespace lockstep::data::bpe {
 namespace {
-
-constexpr const char* remedy = "use the tokenizer.json of a byte-level BPE such as GPT-2's, Llama 3's or Qwen2's";
-
-[[noreturn]] void refuse(const std::string& what, const std::string& reason) {
-  throw UserError(fmt::format("{}: {}", what, reason), remedy);
-}
-
-// A member that may be absent or null.
-const Json* member(const Json& json, std::string_view key) {
-  const Json* value = json.find(key);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
-bool flag(const Json& json, std::string_view key) {
-  const Json* value = member(json, key);
-  return value != nullptr && value->boolean();
-}
-
-std::string type_of(const Json& json) {
-  const Json* type = member(json, "type");
-  return type == nullptr ? "" : type->string();
-}
-
-// The parts of a Sequence, or the one part.
-Json::Array parts_of(const Json& json, std::string_view key) {
-  return type_of(json) == "Sequence" ? json.at(key).array() : Json::Array{json};
-}
-
-bool normalises(const Json& json, const std::string& what) {
-  const Json* normalizer = member(json, "normalizer");
-  if (normalizer == nullptr) return false;
-  bool nfc = false;
-  for (const Json& part : parts_of(*normalizer, "normalizers")) {
-    if (type_of(part) != "NFC") refuse(what, fmt::format("its normalizer \"{}\" is not supported, only NFC", type_of(part)));
-    nfc = true;
-  }
-  return nfc;
-}
-
-Pattern split_pattern(const Json& split, const std::string& what) {
-  const Json& pattern = split.at("pattern");
-  const Json* regex = pattern.is_object() ? member(pattern, "Regex") : nullptr;
-  const std::string text = regex != nullptr ? regex->string() : pattern.dump();
-  const std::optional<Pattern> known = pattern_of(text);
-  if (!known) refuse(what, fmt::format("its pre-tokenizer splits by a pattern that is not known: {}", text));
-  if (split.at("behavior").string() != "Isolated" || flag(split, "invert")) {
-    refuse(what, fmt::format("its pre-tokenizer splits with behavior \"{}\", not \"Isolated\"", split.at("behavior").string()));
-  }
-  return *known;
-}
-
-Pattern words_of(const Json& json, const std::string& what) {
-  const Json* pre_tokenizer = member(json, "pre_tokenizer");
-  if (pre_tokenizer == nullptr) refuse(what, "it has no pre-tokenizer, so its BPE is not one of bytes");
-  std::optional<Pattern> pattern;
-  bool bytes = false;
-  for (const Json& part : parts_of(*pre_tokenizer, "pretokenizers")) {
-    const std::string type = type_of(part);
-    if (type == "Split" && !pattern && !bytes) {
-      pattern = split_pattern(part, what);
-    } else if (type == "ByteLevel" && !bytes) {
-      bytes = true;
-      if (flag(part, "add_prefix_space")) refuse(what, "its pre-tokenizer adds a space before a text, which is not supported");
-      const Json* regex = member(part, "use_regex");
-      if (regex != nullptr && !regex->boolean()) continue;
-      if (pattern) refuse(what, "its pre-tokenizer splits twice, which is not supported");
-      pattern = Pattern::gpt2;
-    } else {
-      refuse(what, fmt::format("its pre-tokenizer \"{}\" is not supported here", type));
-    }
-  }
-  if (!bytes) refuse(what, "its pre-tokenizer is not ByteLevel, so its BPE is not one of bytes");
-  if (!pattern) refuse(what, "its pre-tokenizer does not split a text into words");
-  return *pattern;
-}
 
 void read_merge(const Json& merge, const std::string& what, ModelBuilder& builder) {
   if (merge.is_array() && merge.array().size() == 2) return builder.merge(merge.array()[0].string(), merge.array()[1].string());
@@ -100,17 +25,20 @@ void read_merge(const Json& merge, const std::string& what, ModelBuilder& builde
 
 void check_model(const Json& model, const std::string& what) {
   const std::string type = type_of(model);
+  if (type == "Unigram") return check_keys(model, what, "model", {"unk_id", "vocab", "byte_fallback"});
   // Files from before the type was written are BPE when they have merges.
   if (type != "BPE" && !(type.empty() && member(model, "merges") != nullptr)) {
     refuse(what, fmt::format("its model is {}, which is not supported", type.empty() ? "of no known type" : type));
   }
+  check_keys(model, what, "model",
+             {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
+              "ignore_merges", "vocab", "merges"});
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json* text = member(model, key);
     if (text != nullptr && !text->string().empty()) refuse(what, fmt::format("its \"{}\" is not supported", key));
   }
   const Json* dropout = member(model, "dropout");
   if (dropout != nullptr && dropout->number() != 0) refuse(what, "its BPE drops merges at random, which is not supported");
-  if (flag(model, "byte_fallback")) refuse(what, "its BPE falls back to bytes (as SentencePiece's), which is not supported");
 }
 
 void read_added(const Json& json, ModelBuilder& builder) {
@@ -122,23 +50,59 @@ void read_added(const Json& json, ModelBuilder& builder) {
                                           .rstrip = flag(json, "rstrip")});
 }
 
+// [["token", score], ...]
+std::vector<double> read_scores(const Json& vocabulary, const std::string& what, ModelBuilder& builder) {
+  std::vector<double> scores;
+  for (const Json& entry : vocabulary.array()) {
+    if (entry.array().size() != 2) refuse(what, fmt::format("the entry {} is not a token and its score", entry.dump()));
+    builder.token(entry.array()[0].string(), std::ssize(scores));
+    scores.push_back(entry.array()[1].number());
+  }
+  if (scores.empty()) refuse(what, "its vocabulary is empty");
+  return scores;
+}
+
 Model parsed(const Json& json, const std::string& what) {
   const Json* model = json.is_object() ? member(json, "model") : nullptr;
   if (model == nullptr) refuse(what, "this is no tokenizer.json: it has no \"model\"");
   check_model(*model, what);
-  const bool nfc = normalises(json, what);
-  const Pattern pattern = words_of(json, what);
-  const Json::Object& vocabulary = model->at("vocab").object();
+  check_keys(
+      json, what, "object",
+      {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"});
+  bool byte_level = false;
+  std::vector<NormalRule> normalizer = normal_rules(json, what);
+  std::vector<SplitRule> splits = split_rules(json, what, byte_level);
+  const Json& vocabulary = model->at("vocab");
   const Json* added = member(json, "added_tokens");
-  ModelBuilder builder(what, vocabulary.size() + (added != nullptr ? added->array().size() : 0));
-  for (const auto& [token, id] : vocabulary) builder.token(token, id.integer());
-  for (const Json& merge : model->at("merges").array()) read_merge(merge, what, builder);
+  const bool unigram = type_of(*model) == "Unigram";
+  if (unigram && byte_level) refuse(what, "its Unigram is one of bytes, which is not supported");
+  const std::size_t size = unigram ? vocabulary.array().size() : vocabulary.object().size();
+  ModelBuilder builder(what, size + (added != nullptr ? added->array().size() : 0), byte_level);
+  std::vector<double> scores;
+  if (unigram) {
+    scores = read_scores(vocabulary, what, builder);
+  } else {
+    for (const auto& [token, id] : vocabulary.object()) builder.token(token, id.integer());
+    for (const Json& merge : model->at("merges").array()) read_merge(merge, what, builder);
+  }
   if (added != nullptr) {
     for (const Json& token : added->array()) read_added(token, builder);
   }
-  Model result = builder.take();
-  result.pattern = pattern;
-  result.nfc = nfc;
+  Model result = builder.take(flag(*model, "byte_fallback"));
+  if (const Json* unknown = member(*model, "unk_token"); unknown != nullptr && !byte_level) {
+    result.unknown = builder.id_of(unknown->string(), "unk_token");
+    result.fuse_unknown = flag(*model, "fuse_unk");
+  }
+  if (const Json* unknown = member(*model, "unk_id"); unknown != nullptr) {
+    if (unknown->integer() < 0 || unknown->integer() >= std::ssize(scores))
+      refuse(what, "its unk_id is no token of its vocabulary");
+    result.unknown = static_cast<std::int32_t>(unknown->integer());
+  }
+  result.scores = std::move(scores);
+  result.decoder = decode_rule(json, what, byte_level);
+  static_cast<void>(around_rule(json, what));
+  result.normalizer = std::move(normalizer);
+  result.splits = std::move(splits);
   result.whole_words = flag(*model, "ignore_merges");
   return result;
 }
@@ -147,7 +111,8 @@ Json byte_level(bool use_regex) {
   return Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
 }
 
-Json pre_tokenizer_json(Pattern pattern) {
+Json pre_tokenizer_json(const Model& model) {
+  const Pattern pattern = model.only_pattern().value_or(Pattern::gpt2);
   if (pattern == Pattern::gpt2) return byte_level(true);
   Json split(Json::Object{
       {"type", "Split"}, {"pattern", Json::Object{{"Regex", regex_of(pattern)}}}, {"behavior", "Isolated"}, {"invert", false}});
@@ -198,8 +163,8 @@ Json to_json(const Model& model) {
                       {"truncation", nullptr},
                       {"padding", nullptr},
                       {"added_tokens", std::move(added)},
-                      {"normalizer", model.nfc ? Json(Json::Object{{"type", "NFC"}}) : Json()},
-                      {"pre_tokenizer", pre_tokenizer_json(model.pattern)},
+                      {"normalizer", !model.normalizer.empty() ? Json(Json::Object{{"type", "NFC"}}) : Json()},
+                      {"pre_tokenizer", pre_tokenizer_json(model)},
                       {"post_processor", nullptr},
                       {"decoder", byte_level(true)},
                       {"model", model_json(model)}};

@@ -1,6 +1,6 @@
 #pragma once
 
-// Hugging Face's tokenizer.json, as far as it holds a byte-level BPE.
+// Hugging Face's tokenizer.json, as far as it holds a BPE or a Unigram.
 
 #include <string>
 #include <string_view>
@@ -10,12 +10,12 @@
 
 namespace lockstep::data::bpe {
 
-/// Reads GPT-2's, Llama 3's, Qwen2's and their like: a BPE model over bytes, the patterns of words.h, no normaliser or NFC, added
-/// tokens. Throws UserError, naming `what`, for another kind of tokenizer (by its name), for a part that would change ids and is
-/// not known, and for merges that contradict the vocabulary.
+/// Reads GPT-2's, Llama's, Gemma's and their like: a BPE of bytes or of characters or a Unigram, with the steps of rules.h and
+/// added tokens. Throws UserError, naming `what`, for another kind of tokenizer (by its name), for a part that would change ids
+/// and is not known, and for merges that contradict the vocabulary.
 Model model_from_json(const Json& json, const std::string& what);
 
-/// As Hugging Face's library reads it.
+/// Of a byte-level model that a pattern of words.h splits, as Hugging Face's library reads it.
 Json to_json(const Model& model);
 
 /// The "model" member of such a file. `vocabulary` maps texts in the byte alphabet to ids; `merges` are "LEFT RIGHT" each.

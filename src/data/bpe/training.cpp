@@ -80,7 +80,7 @@ class Training {
 
   Model take(Pattern pattern) {
     Model model;
-    model.pattern = pattern;
+    model.splits = {{.pattern = pattern}};
     model.tokens = std::move(tokens_);
     model.merges = std::move(merges_);
     for (std::size_t byte = 0; byte < 256; ++byte) model.bytes[byte] = static_cast<std::int32_t>(byte);

@@ -17,8 +17,8 @@ namespace lockstep::data {
 class EncodedPart {
  public:
   void clear();
-  /// Appends the tokens of `text`.
-  void add(const Tokenizer& tokenizer, std::string_view text, bool taught);
+  /// Appends the tokens of `text`; `goes_on`: of the rest of a text.
+  void add(const Tokenizer& tokenizer, std::string_view text, bool taught, bool goes_on);
   /// Appends what ends a document: the tokenizer's end of a text, or a line feed where it has none. It is taught.
   void end_document(const Tokenizer& tokenizer);
   /// The characters since clear() that the vocabulary does not have.

@@ -327,8 +327,9 @@ class Preparation {
     const std::size_t cut = for_training >= contents_[item].characters
                                 ? text.size()
                                 : character_offset(text, std::max<std::int64_t>(for_training, 0));
-    slot.train.add(*tokenizer_, text.substr(0, cut), true);
-    slot.val.add(*tokenizer_, text.substr(cut), true);
+    const bool goes_on = slot.piece.begin > 0;
+    slot.train.add(*tokenizer_, text.substr(0, cut), true, goes_on);
+    slot.val.add(*tokenizer_, text.substr(cut), true, goes_on && for_training < 0);
   }
 
   // Returns whether the text is the one that was scanned.
@@ -338,8 +339,8 @@ class Preparation {
     for (const Document& document : slot.lines.documents) {
       const bool trains = at.characters < for_training && at.documents + 1 < all_.documents;
       EncodedPart& part = trains ? slot.train : slot.val;
-      part.add(*tokenizer_, document.prompt, false);
-      part.add(*tokenizer_, document.text, true);
+      part.add(*tokenizer_, document.prompt, false, false);
+      part.add(*tokenizer_, document.text, true, !document.prompt.empty());
       part.end_document(*tokenizer_);
       at.characters += count_characters(document.prompt) + count_characters(document.text);
       ++at.documents;

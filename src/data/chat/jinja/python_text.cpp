@@ -3,18 +3,22 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <span>
 
 #include "base/text/utf8.h"
-#include "data/bpe/unicode_tables.h"
 #include "data/chat/jinja/letter_case.h"
+#include "data/pattern/character_set.h"
 
 namespace lockstep::data::jinja {
 namespace {
 
-bool within(std::span<const bpe::PointRange> ranges, char32_t point) {
-  const auto after = std::ranges::upper_bound(ranges, point, {}, &bpe::PointRange::first);
-  return after != ranges.begin() && point <= std::prev(after)->last;
+bool is_letter(char32_t point) {
+  static const pattern::CharacterSet letters = pattern::category("L");
+  return letters.has(point);
+}
+
+bool is_number(char32_t point) {
+  static const pattern::CharacterSet numbers = pattern::category("N");
+  return numbers.has(point);
 }
 
 char32_t point_of(std::string_view character) { return code_point_at(character, 0).value; }
@@ -35,7 +39,10 @@ std::size_t last_character(std::string_view text) {
 
 }  // namespace
 
-bool is_space(char32_t point) { return within(bpe::spaces(), point) || (point >= 0x1C && point <= 0x1F); }
+bool is_space(char32_t point) {
+  static const pattern::CharacterSet spaces = pattern::spaces();
+  return spaces.has(point) || (point >= 0x1C && point <= 0x1F);
+}
 
 std::size_t character_count(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char byte) { return !is_continuation(byte); }));
@@ -176,7 +183,7 @@ std::string titled(std::string_view text, bool by_filter) {
     inside ? append_lower(out, point) : append_upper(out, point);
     inside = by_filter ? !is_space(point) &&
                              (point > 0x7F || std::string_view("-({[<").find(static_cast<char>(point)) == std::string_view::npos)
-                       : within(bpe::letters(), point);
+                       : is_letter(point);
   });
 }
 
@@ -196,8 +203,6 @@ bool has_only(std::string_view text, std::string_view what) {
   const auto each = [&](auto is) {
     return !all.empty() && std::ranges::all_of(all, [&](std::string_view c) { return is(point_of(c)); });
   };
-  const auto is_letter = [](char32_t point) { return within(bpe::letters(), point); };
-  const auto is_number = [](char32_t point) { return within(bpe::numbers(), point); };
   if (what == "isspace") return each(is_space);
   if (what == "isalpha") return each(is_letter);
   if (what == "isalnum") return each([&](char32_t point) { return is_letter(point) || is_number(point); });

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/text/utf8.h"
-#include "data/bpe/unicode_tables.h"
+#include "data/pattern/character_set.h"
 
 namespace lockstep::data::jinja {
 namespace {
@@ -30,12 +30,16 @@ bool equal_dicts(const Dict& a, const Dict& b) {
 bool is_printable(char32_t point) {
   if (point < 0x7F) return point >= 0x20;
   if (point < 0xA1 || point == 0xAD) return false;
-  const auto within = [&](const bpe::PointRange& range) { return range.first <= point && point <= range.last; };
-  static constexpr bpe::PointRange unprinted[] = {{0x600, 0x605},     {0x61C, 0x61C},   {0x6DD, 0x6DD},   {0x70F, 0x70F},
-                                                  {0x180E, 0x180E},   {0x200B, 0x200F}, {0x2028, 0x202F}, {0x205F, 0x206F},
-                                                  {0xE000, 0xF8FF},   {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB}, {0xE0000, 0xE0FFF},
-                                                  {0xF0000, 0x10FFFF}};
-  return std::ranges::none_of(unprinted, within) && std::ranges::none_of(bpe::spaces(), within);
+  struct Range {
+    char32_t first, last;
+  };
+  static constexpr Range unprinted[] = {{0x600, 0x605},     {0x61C, 0x61C},   {0x6DD, 0x6DD},   {0x70F, 0x70F},
+                                        {0x180E, 0x180E},   {0x200B, 0x200F}, {0x2028, 0x202F}, {0x205F, 0x206F},
+                                        {0xE000, 0xF8FF},   {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB}, {0xE0000, 0xE0FFF},
+                                        {0xF0000, 0x10FFFF}};
+  static const pattern::CharacterSet spaces = pattern::spaces();
+  return !spaces.has(point) &&
+         std::ranges::none_of(unprinted, [&](const Range& range) { return range.first <= point && point <= range.last; });
 }
 
 }  // namespace

@@ -1,0 +1,49 @@
+#pragma once
+
+// The text that a tokenizer sees: the steps of a normalizer, one after another.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/bpe/nfc.h"
+#include "data/bpe/rules.h"
+
+namespace lockstep::data::bpe {
+
+/// The memory of a normalisation, used again. One a thread.
+struct NormalScratch {
+  std::string texts[2];
+  pattern::MatchScratch matching;
+  bool begins = true;  // whether the last result begins with what its text began with
+};
+
+class Normalizer {
+ public:
+  /// `most_ids`: the most ids that a text may have. Throws UserError when a text could become much longer.
+  Normalizer(std::vector<NormalRule> rules, const std::function<std::size_t(std::string_view)>& most_ids);
+
+  /// `text` itself or a text in `scratch`. `goes_on`: the text before it was cut off, so nothing is put before it or stripped
+  /// there.
+  std::string_view operator()(std::string_view text, bool goes_on, NormalScratch& scratch) const;
+  std::string operator()(std::string_view text) const;
+
+  /// The most ids that a byte becomes, and that are put before a text.
+  std::size_t growth() const { return growth_; }
+  std::size_t prefix() const { return prefix_; }
+  /// What `b` may begin with when it is normalised, for a text that is cut between `a`, a letter or digit, and `b`, a blank or
+  /// line feed, so that the parts are those of the whole. Nothing: it may not be cut.
+  std::vector<char32_t> images(char32_t a, char32_t b) const;
+
+ private:
+  static std::string_view replace(const NormalRule& rule, std::string_view text, std::string& out, NormalScratch& scratch);
+
+  std::vector<NormalRule> rules_;
+  std::unique_ptr<Nfc> nfc_;  // where a rule needs it
+  pattern::CharacterSet spaces_ = pattern::spaces();
+  std::size_t growth_ = 1, prefix_ = 0;
+};
+
+}  // namespace lockstep::data::bpe

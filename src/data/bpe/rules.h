@@ -1,0 +1,82 @@
+#pragma once
+
+// What a tokenizer.json does to a text before its model and to tokens behind it, as data: its normalizer, pre-tokenizer, decoder
+// and post-processor. Each key is obeyed, known to be harmless, or refused by name.
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "data/bpe/words.h"
+#include "data/pattern/regex.h"
+
+namespace lockstep::data::bpe {
+
+/// One step of a normalizer.
+struct NormalRule {
+  enum class Kind : std::uint8_t { nfc, prepend, replace, strip };
+  Kind kind = Kind::nfc;
+  std::string content = {};                         ///< what is put before a text, or in place of matches
+  std::shared_ptr<const pattern::Regex> find = {};  ///< of replace
+  std::string literal = {};                         ///< of replace: the text that is found, if it is always the same
+  bool left = false, right = false;                 ///< of strip
+};
+
+/// What becomes of a match, and of what is between matches (tokenizers' SplitDelimiterBehavior).
+enum class Behavior : std::uint8_t { isolated, removed, merged_with_previous, merged_with_next, contiguous };
+
+/// One step of a pre-tokenizer.
+struct SplitRule {
+  enum class Kind : std::uint8_t {
+    words,     ///< as Words does
+    matches,   ///< by a regular expression
+    prefix,    ///< a blank before what has none
+    alphabet,  ///< bytes become characters of the byte alphabet, which later steps look at
+    metaspace  ///< blanks become `replacement`, before which it may split
+  };
+  Kind kind = Kind::words;
+  Pattern pattern = Pattern::gpt2;
+  std::shared_ptr<const pattern::Regex> regex = {};
+  Behavior behavior = Behavior::isolated;
+  bool invert = false;
+  std::string replacement = {};
+  enum class Prepend : std::uint8_t { always, first, never } prepend = Prepend::never;
+  bool splits = true;
+};
+
+/// How tokens become text.
+struct DecodeRule {
+  std::vector<std::pair<std::string, std::string>> replaced;  ///< in each token
+  bool byte_fallback = false;                                 ///< "<0x0A>" is a byte
+  std::string not_first;                                      ///< is left out of the first token
+  std::string stripped;                                       ///< one character; at the ends of a text it is left out
+  std::int64_t start = 0, stop = 0;                           ///< so often at most
+
+  std::string bytes(std::string_view token, bool first) const;
+};
+
+/// What the post-processor puts around a text.
+struct Around {
+  std::vector<std::string> front, back;  ///< contents of tokens
+};
+
+std::vector<NormalRule> normal_rules(const Json& tokenizer, const std::string& what);
+/// `byte_level`: set when the rules have a ByteLevel.
+std::vector<SplitRule> split_rules(const Json& tokenizer, const std::string& what, bool& byte_level);
+DecodeRule decode_rule(const Json& tokenizer, const std::string& what, bool byte_level);
+Around around_rule(const Json& tokenizer, const std::string& what);
+
+[[noreturn]] void refuse(const std::string& what, const std::string& reason);
+/// A member that may be absent or null.
+const Json* member(const Json& json, std::string_view key);
+bool flag(const Json& json, std::string_view key);
+std::string type_of(const Json& json);
+/// Refuses `part` of a tokenizer.json for a key that is not in the list, which also has "type".
+void check_keys(const Json& json, const std::string& what, std::string_view part, std::initializer_list<std::string_view> keys);
+
+}  // namespace lockstep::data::bpe
