@@ -37,6 +37,8 @@ constexpr auto llama_names = std::to_array<Name>({{"model.embed_tokens", "token_
                                                   {"model.layers.#.self_attn.q_proj", "blk.#.attn_q", true},
                                                   {"model.layers.#.self_attn.k_proj", "blk.#.attn_k", true},
                                                   {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
+                                                  {"model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm"},
+                                                  {"model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm"},
                                                   {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
                                                   {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
                                                   {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
@@ -44,6 +46,15 @@ constexpr auto llama_names = std::to_array<Name>({{"model.embed_tokens", "token_
                                                   {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
                                                   {"model.norm", "output_norm"},
                                                   {"lm_head", "output"}});
+constexpr auto phi3_names = std::to_array<Name>({{"model.embed_tokens", "token_embd"},
+                                                 {"model.layers.#.input_layernorm", "blk.#.attn_norm"},
+                                                 {"model.layers.#.self_attn.qkv_proj", "blk.#.attn_qkv"},
+                                                 {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
+                                                 {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
+                                                 {"model.layers.#.mlp.gate_up_proj", "blk.#.ffn_up"},
+                                                 {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
+                                                 {"model.norm", "output_norm"},
+                                                 {"lm_head", "output"}});
 constexpr auto llama_keys = std::to_array<Key>({{"context_length", "max_position_embeddings", true},
                                                 {"embedding_length", "hidden_size", true},
                                                 {"feed_forward_length", "intermediate_size", true},
@@ -57,15 +68,27 @@ constexpr auto llama_keys = std::to_array<Key>({{"context_length", "max_position
                                                 {"rope.freq_base", "rope_theta"},
                                                 {"vocab_size", "vocab_size"}});
 
+constexpr auto phi3_keys = [] {
+  std::array<Key, llama_keys.size() + 1> all{};
+  std::ranges::copy(llama_keys, all.begin());
+  all.back() = {"attention.sliding_window", "sliding_window"};
+  return all;
+}();
+
 // What of a config.json is said otherwise, or not at all because llama.cpp knows it of the architecture.
 constexpr auto other_keys = std::to_array<std::string_view>(
     {"architectures", "model_type", "vocab_size", "hidden_act", "activation_function", "attn_pdrop", "embd_pdrop", "resid_pdrop",
-     "attention_dropout", "attention_bias", "mlp_bias", "tie_word_embeddings", "rope_scaling"});
+     "attention_dropout", "attention_bias", "mlp_bias", "tie_word_embeddings", "rope_scaling", "no_rope_layers"});
 
 // Where two have one name in GGUF the first is read.
-constexpr std::array<Architecture, 3> architectures{{{"gpt2", "gpt2", gpt2_names, gpt2_keys},
+constexpr std::array<Architecture, 7> architectures{{{"gpt2", "gpt2", gpt2_names, gpt2_keys},
                                                      {"llama", "llama", llama_names, llama_keys, true},
-                                                     {"qwen2", "qwen2", llama_names, llama_keys}}};
+                                                     {"mistral", "llama", llama_names, llama_keys, true},
+                                                     {"phi3", "phi3", phi3_names, phi3_keys},
+                                                     {"qwen2", "qwen2", llama_names, llama_keys},
+                                                     {"qwen3", "qwen3", llama_names, llama_keys},
+                                                     {"smollm3", "smollm3", llama_names, llama_keys, true}}};
+constexpr std::int64_t smollm3_skips = 4;  // llama.cpp's SmolLM3 has no other (n_no_rope_layer_step)
 
 /// `name` by the pattern `to` where it is one of `from`.
 std::optional<std::string> translated(std::string_view name, std::string_view from, std::string_view to) {
@@ -164,11 +187,17 @@ Json pairs_of(const ModelConfig& config, const Json& json) {
     throw UserError("llama.cpp computes GPT-2 with GELU alone, and this model has another activation",
                     "write a Hugging Face folder, which says which: leave .gguf out of its name");
   }
+  if (architecture.name == "smollm3" && config.rope.skip_every != smollm3_skips) {
+    throw UserError(
+        fmt::format("llama.cpp leaves every {}. layer of a SmolLM3 without rotation, and this model {}", smollm3_skips,
+                    config.rope.skip_every == 0 ? "none" : fmt::format("every {}.", config.rope.skip_every)),
+        "write a Hugging Face folder: leave .gguf out of its name");
+  }
   Json pairs(Json::Object{{std::string(architecture_key), architecture.name}});
   for (const Key& key : architecture.keys) {
     const Json* value = json.find(key.config);
-    if (value == nullptr) continue;
-    const bool inner = value->is_null() && key.config == "n_inner";
+    const bool inner = value != nullptr && value->is_null() && key.config == "n_inner";
+    if (value == nullptr || (value->is_null() && !inner)) continue;
     pairs.set(fmt::format("{}.{}", architecture.name, key.gguf), inner ? Json(config.ffn_width) : *value);
   }
   for (const auto& [key, value] : json.object()) {

@@ -43,6 +43,24 @@ ModelConfig qwen2() {
   return config;
 }
 
+ModelConfig qwen3() {
+  ModelConfig config = llama();
+  config.qk_norm = true;
+  return config;
+}
+ModelConfig smollm3() {
+  ModelConfig config = llama();
+  config.rope.skip_every = 4;
+  return config;
+}
+ModelConfig phi3() {
+  ModelConfig config = llama();
+  config.head_size = 4;
+  config.window = 30;
+  config.family = "phi3";
+  return config;
+}
+
 Json pairs_of(const ModelConfig& config) { return gguf::pairs_of(config, names::to_json(config, names::family_of(config))); }
 TensorFacts facts_of(const ModelConfig& config) {
   return {.vocabulary = config.vocabulary, .head = !config.tied, .biases = config.bias, .rope_factors = rope_factors(config)};
@@ -60,7 +78,7 @@ std::string refusal(const Json& pairs, const TensorFacts& facts) {
 #define EXPECT_SAYS(part, text) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, text)
 
 TEST(GgufNames, EveryTensorOfAFamilyHasOneAndComesBack) {
-  for (const ModelConfig& config : {gpt2(), llama(), qwen2()}) {
+  for (const ModelConfig& config : {gpt2(), llama(), qwen2(), qwen3(), smollm3(), phi3()}) {
     const names::Family family = names::family_of(config);
     const Architecture& architecture = architecture_of_config(names::to_json(config, family), "it");
     const names::TensorTable table = names::tensor_table(config, family);
@@ -76,7 +94,7 @@ TEST(GgufNames, EveryTensorOfAFamilyHasOneAndComesBack) {
         if (there->paired) ++paired;
       }
     }
-    EXPECT_EQ(paired, architecture.name == "llama" ? 4U : 0U) << "q and k of each layer";
+    EXPECT_EQ(paired, architecture.paired ? 4U : 0U) << "q and k of each layer";
   }
 }
 
@@ -93,7 +111,7 @@ TEST(GgufNames, AreThoseOfGgufPy) {
 }
 
 TEST(GgufKeys, GiveBackTheModel) {
-  std::vector<ModelConfig> configs = {gpt2(), llama(), qwen2(), llama(), llama(), llama()};
+  std::vector<ModelConfig> configs = {gpt2(), llama(), qwen2(), llama(), llama(), llama(), qwen3(), smollm3(), phi3()};
   configs[3].bias = configs[3].qkv_bias = true;
   configs[4].rope.scaling = configs[5].rope.scaling = RopeScaling::llama3;
   configs[5].rope.theta = 100;
@@ -159,6 +177,12 @@ TEST(GgufKeys, AreNotWrittenForWhatLlamaCppDoesNotCompute) {
   EXPECT_THROW(pairs_of(config), UserError);
   config.activation = ActivationKind::gelu;
   EXPECT_NO_THROW(pairs_of(config));
+  ModelConfig smol = smollm3();
+  smol.rope.skip_every = 3;
+  EXPECT_THROW(pairs_of(smol), UserError);
+  ModelConfig stretched = llama();
+  stretched.rope.scaling = RopeScaling::linear;
+  EXPECT_THROW(rope_factors(stretched), UserError);
 }
 
 // What a family may say beside the table is not lost in silence.
