@@ -36,7 +36,7 @@ class Letters final : public data::Tokenizer {
   std::optional<std::int32_t> end_of_text() const override { return end; }
 
  private:
-  std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string& /*unknown*/) const override {
+  std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string& /*unknown*/, bool /*goes_on*/) const override {
     for (const char letter : text) *ids++ = letter - 'a';
     return text.size();
   }

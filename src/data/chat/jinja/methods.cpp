@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -221,7 +222,11 @@ bool is_closed_attribute(const Value& value, std::string_view name) {
 }
 
 Value FunctionObject::call(Call& call) {
-  if (self_) call.positional.insert(call.positional.begin(), *self_);
+  if (self_) {
+    std::vector<Value> all{*self_};
+    std::ranges::move(call.positional, std::back_inserter(all));
+    call.positional = std::move(all);
+  }
   call.name = name_;
   return function_(call);
 }
