@@ -80,7 +80,10 @@ struct Together {
   layout::Recompute recompute = {};
 };
 
-/// Whether a rank's gradient of a parameter that no rank cuts is of its own rows alone.
+/// Whether a rank's gradient of a parameter that no rank cuts is of its own heads alone.
+bool of_own_heads(Role role) { return role == Role::query_gain || role == Role::key_gain; }
+
+/// Whether it is of its own rows alone.
 bool of_own_rows(Role role) {
   static const std::set<Role> roles{Role::norm1_gain, Role::norm1_bias,         Role::norm2_gain,
                                     Role::norm2_bias, Role::final_gain,         Role::final_bias,
@@ -120,7 +123,8 @@ Learnt learn_together(const arch::ModelConfig& config, const Together& together)
     Learnt& mine = learnt[static_cast<std::size_t>(group.rank())];
     learn(model, lesson, mine);
     for (int rank = 0; rank < ranks; ++rank) {  // in turn
-      if (rank == group.rank()) add(sum, model, rank, [&](Role role) { return splits && of_own_rows(role); });
+      if (rank == group.rank())
+        add(sum, model, rank, [&](Role role) { return of_own_heads(role) || (splits && of_own_rows(role)); });
       group.barrier();
     }
   });
