@@ -210,8 +210,8 @@ TEST_F(HuggingFace, TakesTheTokenizerAlong) {
   EXPECT_EQ(endless.out.find("<|endoftext|>"), ended.out.size() - 1) << "it ends there, with a line";
   fs::remove(folder_ / "hf/tokenizer.json");
   refused({"generate", "--model", at("hf"), "--prompt", "the"}, "has no tokenizer.json, so it cannot read text");
-  io::replace_file(folder_ / "hf/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
-  refused({"generate", "--model", at("hf"), "--prompt", "the"}, "Unigram");
+  io::replace_file(folder_ / "hf/tokenizer.json", "{\"model\": {\"type\": \"WordPiece\"}}");
+  refused({"generate", "--model", at("hf"), "--prompt", "the"}, "WordPiece");
 }
 
 // Of characters and of bytes: what transformers reads is read here, too.
