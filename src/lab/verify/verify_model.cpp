@@ -47,8 +47,8 @@ VerifyModel qwen3() {
   model.config.tied = true;
   model.config.qk_norm = true;
   model.config.window = 20;
-  model.config.global_every = 3;
-  model.config.rope.skip_every = 4;
+  model.config.global_every = 4;
+  model.config.rope.skip_every = 3;
   return model;
 }
 

@@ -31,8 +31,8 @@ struct VerifyModel {
 };
 
 /// "gpt2": biases, learned positions, a tied head, dropout, clipping. "llama": key/value heads shared by query heads, rotary
-/// positions, a gate, a head of its own. "qwen3": llama with norms of heads, a window in two of three layers, no rotation in
-/// every fourth, a tied head. All have 8 blocks, and sums longer than the blocks of 256, 64 and 16 in which kernels add.
+/// positions, a gate, a head of its own. "qwen3": llama with norms of heads, a window in three of four layers, no rotation in
+/// every third, a tied head. All have 8 blocks, and sums longer than the blocks of 256, 64 and 16 in which kernels add.
 VerifyModel verify_model(std::string_view name, DType type);
 std::vector<std::string> verify_model_names();
 
