@@ -153,6 +153,9 @@ TEST_F(GgufCommand, SaysWhatLlamaCppDoesOtherwise) {
   EXPECT_NE(convert("run", "model.gguf").find("llama.cpp computes GPT-2 with the approximation by tanh"), std::string::npos);
   train("relu", {"model.activation=relu"});
   refused({"convert", at("relu"), at("relu.gguf")}, "llama.cpp computes GPT-2 with GELU alone");
+  train("window", {rope[0], rope[1], rope[2], "model.family=phi3", "model.tied=false", "model.window=5"});
+  EXPECT_NE(convert("window", "window.gguf").find("queries see 5 keys, and llama.cpp gives phi3 no window"), std::string::npos);
+  EXPECT_EQ(evaluated("window.gguf"), evaluated("window"));
 }
 
 TEST_F(GgufCommand, RefusesAndLeavesNothingBehind) {

@@ -86,6 +86,12 @@ GgufFiles gguf_files(const Json& run, const arch::ModelConfig& config, Log& log)
         "the model has the exact GELU (erf), and llama.cpp computes GPT-2 with the approximation by tanh: values differ by up to "
         "0.0005");
   }
+  if (config.window > 0) {
+    log.warning(
+        fmt::format("the model's queries see {0} keys, and llama.cpp gives phi3 no window (its pull request 13676): behind {0} "
+                    "tokens its values differ",
+                    config.window));
+  }
   const checkpoint::huggingface::ExportOptions extras = published_extras(run);
   const Json* described = member_of(run, "tokenizer");
   const std::unique_ptr<data::Tokenizer> tokenizer = described != nullptr ? data::make_tokenizer(*described) : nullptr;
