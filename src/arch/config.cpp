@@ -59,9 +59,12 @@ bool turns(const ModelConfig& config, int layer) {
   return config.position == PositionKind::rope && (every == 0 || (layer + 1) % every != 0);
 }
 
+bool sees_window(const ModelConfig& config, std::int64_t layer) {
+  return config.window > 0 && (config.global_every == 0 || (layer + 1) % config.global_every != 0);
+}
+
 std::int64_t seen_keys(const ModelConfig& config, std::int64_t layer, std::int64_t positions) {
-  const bool global = config.window == 0 || (config.global_every > 0 && (layer + 1) % config.global_every == 0);
-  return global ? positions : std::min(config.window, positions);
+  return sees_window(config, layer) ? std::min(config.window, positions) : positions;
 }
 
 double usual_attention_factor(double rope_factor) { return 0.1 * logarithm(std::max(rope_factor, 1.0)) + 1; }

@@ -30,8 +30,8 @@ struct Rope {
   double theta = 10000;
   RopeScaling scaling = RopeScaling::none;
   double factor = 8;
-  // Of llama3 and yarn: waves that fit less than low_freq_factor times into the original context grow by factor, those that fit
-  // more than high_freq_factor times stay (yarn's beta_slow and beta_fast).
+  // llama3 and yarn: waves that fit less than low_freq_factor times into the original context grow by factor. Those that fit more
+  // than high_freq_factor times stay. yarn calls the two beta_slow and beta_fast.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   std::int64_t original_block_size = 8192;
@@ -75,6 +75,8 @@ bool turns(const ModelConfig& config, int layer);
 inline bool has_window(const ModelConfig& config, std::int64_t positions) {
   return config.window > 0 && config.window < positions;
 }
+/// Whether a layer sees the window alone.
+bool sees_window(const ModelConfig& config, std::int64_t layer);
 /// The keys that a query of a layer sees at most, of `positions`.
 std::int64_t seen_keys(const ModelConfig& config, std::int64_t layer, std::int64_t positions);
 /// YaRN's attention factor where none is given (Peng et al. 2023, equation 22): 0.1 ln(factor) + 1.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "arch/huggingface/rope_json.h"
 #include "arch/rotary.h"
 
 namespace lockstep::arch::gguf {
@@ -75,7 +76,7 @@ constexpr auto phi3_keys = [] {
   return all;
 }();
 
-// What of a config.json is said otherwise, or not at all because llama.cpp knows it of the architecture.
+// Keys of a config.json that GGUF says otherwise, or not at all because llama.cpp knows it of the architecture.
 constexpr auto other_keys = std::to_array<std::string_view>(
     {"architectures", "model_type", "vocab_size", "hidden_act", "activation_function", "attn_pdrop", "embd_pdrop", "resid_pdrop",
      "attention_dropout", "attention_bias", "mlp_bias", "tie_word_embeddings", "rope_scaling", "no_rope_layers"});
@@ -140,11 +141,7 @@ Json rope_scaling_of(const TensorFacts& tensors, const Json& config, std::string
     throw UserError(fmt::format("{}: the factors in \"{}\" are not those of Llama 3.1", what, rope_factors_name),
                     "take the model from its Hugging Face folder");
   }
-  return Json::Object{{"rope_type", "llama3"},
-                      {"factor", rope.factor},
-                      {"low_freq_factor", rope.low_freq_factor},
-                      {"high_freq_factor", rope.high_freq_factor},
-                      {"original_max_position_embeddings", rope.original_block_size}};
+  return huggingface::rope_json(rope);
 }
 
 /// A value of a key that says that its part is not there.

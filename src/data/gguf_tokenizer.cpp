@@ -113,7 +113,8 @@ Lists lists_of_bpe(const Tokenizer& tokenizer) {
   return lists;
 }
 
-/// Of characters and bytes. llama.cpp puts a character together from its bytes: merges need not be of tokens.
+/// The lists of a tokenizer of characters or bytes. llama.cpp puts a character together from its bytes: merges need not be of
+/// tokens.
 Lists lists_of_characters(const Tokenizer& tokenizer) {
   Lists lists;
   lists.pre = splittings.front().name;

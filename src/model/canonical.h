@@ -46,7 +46,7 @@ class Canonical final : public Sums {
   void for_ranges(const layout::Range& own, const Pass& pass, const Visit& visit) const;
   /// Of `partials` [n, ranges, C]: the sums of all ranks and ranges, left in the first range of each.
   void add_up(parallel::Boundary& boundary, const Tensor& partials);
-  /// Of `sums` [n, ranges, columns]: the sums of ranges, left in the first of each.
+  /// Adds the ranges of `sums` [n, ranges, columns]; each sum is left in the first of them.
   void add_ranges(const Tensor& sums, std::int64_t ranges) const;
   /// The range of heads that sums one of the rank's; -1: another rank's, which shares the key/value head.
   int range_of(std::int64_t head, bool of_keys) const;

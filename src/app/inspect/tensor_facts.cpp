@@ -31,7 +31,7 @@ bool is_finite(std::span<const std::byte> elements, std::string_view dtype) {
   return all_finite(elements, dtype == "F32" ? DType::f32 : DType::bf16);
 }
 
-// Of a tensor's elements, or blocks of them, of `size` bytes, read in pieces.
+// A tensor's elements, or blocks of them, have `size` bytes; they are read in pieces.
 Content content_of(const io::File& file, const io::SafetensorsEntry& entry, std::size_t size) {
   constexpr std::size_t most = std::size_t{1} << 20;
   std::vector<std::byte> piece(static_cast<std::size_t>(std::min<std::uint64_t>(entry.bytes, most / size * size)));

@@ -20,7 +20,7 @@ struct TextFacts {
   std::optional<std::int32_t> document_end = {};  ///< where samples are several documents
 };
 
-/// Of a text that nobody has read yet: the end of its documents is some token.
+/// The facts of a text before it is read: any token stands for the one that ends its documents.
 TextFacts unread_text(const RunConfig& config, std::int64_t vocabulary);
 
 /// The engine's configuration for these settings, on ranks that `plan` divides.

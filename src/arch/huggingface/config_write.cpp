@@ -57,8 +57,7 @@ void set_biases(Json& json, const ModelConfig& config) {
 Json layer_types(const ModelConfig& config) {
   Json::Array types;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    const bool local = config.window > 0 && (config.global_every == 0 || (layer + 1) % config.global_every != 0);
-    types.emplace_back(local ? "sliding_attention" : "full_attention");
+    types.emplace_back(sees_window(config, layer) ? "sliding_attention" : "full_attention");
   }
   return types;
 }

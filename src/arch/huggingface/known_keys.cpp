@@ -108,17 +108,12 @@ constexpr auto llama_harmless = std::to_array<std::string_view>({
 
 constexpr auto qwen2_classes = std::to_array<std::string_view>({"Qwen2ForCausalLM"});
 constexpr auto qwen3_classes = std::to_array<std::string_view>({"Qwen3ForCausalLM"});
-constexpr auto qwen_only = std::to_array<OnlyValue>({
+constexpr auto mistral_classes = std::to_array<std::string_view>({"MistralForCausalLM"});
+constexpr auto phi3_classes = std::to_array<std::string_view>({"Phi3ForCausalLM"});
+constexpr auto unbiased_only = std::to_array<OnlyValue>({
     {"partial_rotary_factor", "1", "rotary positions of a part of each head"},
     {"rope_interleaved", "false", "rotary positions of neighbouring features"},
     {"use_mrope", "false", "positions of several axes"},
-    {"attention_bias", "false", "biases of queries, keys, values and what comes out"},
-});
-constexpr auto mistral_classes = std::to_array<std::string_view>({"MistralForCausalLM"});
-constexpr auto phi3_classes = std::to_array<std::string_view>({"Phi3ForCausalLM"});
-constexpr auto whole_heads_only = std::to_array<OnlyValue>({
-    {"partial_rotary_factor", "1", "rotary positions of a part of each head"},
-    {"rope_interleaved", "false", "rotary positions of neighbouring features"},
     {"attention_bias", "false", "biases of queries, keys, values and what comes out"},
 });
 constexpr auto attention_harmless = std::to_array<std::string_view>({"attention_dropout"});
@@ -147,13 +142,13 @@ KnownKeys keys_of(Family family) {
     case Family::llama:
       return {llama_classes, llama_only, llama_harmless};
     case Family::mistral:
-      return {mistral_classes, whole_heads_only, attention_harmless};
+      return {mistral_classes, unbiased_only, attention_harmless};
     case Family::phi3:
-      return {phi3_classes, whole_heads_only, phi3_harmless};
+      return {phi3_classes, unbiased_only, phi3_harmless};
     case Family::qwen2:
-      return {qwen2_classes, qwen_only, attention_harmless};
+      return {qwen2_classes, unbiased_only, attention_harmless};
     case Family::qwen3:
-      return {qwen3_classes, qwen_only, attention_harmless};
+      return {qwen3_classes, unbiased_only, attention_harmless};
     case Family::smollm3:
       return {smollm3_classes, llama_only, smollm3_harmless};
     case Family::rasbt:

@@ -43,7 +43,7 @@ std::optional<ElementType> element_type(std::string_view stored_name);
 std::string_view stored_name(ElementType type);
 /// Elements that are stored together: 1, or 32.
 std::size_t block_of(ElementType type);
-/// Of so many elements, whole blocks of them.
+/// The bytes that so many elements take; they are whole blocks.
 std::size_t bytes_of(ElementType type, std::size_t elements);
 
 /// Exact. `from` has the bytes of to.size() elements, whole blocks of them.

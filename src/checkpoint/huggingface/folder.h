@@ -45,7 +45,7 @@ class Folder {
   struct Stored {
     io::SafetensorsEntry entry;
     io::File* file;
-    // Of GGUF files:
+    // These two are true in GGUF files alone.
     bool rows = false;    ///< a matrix is [out, in] even where the family has it the other way round
     bool paired = false;  ///< the rows of each head stand in pairs (StoredPart)
   };

@@ -15,7 +15,7 @@ namespace lockstep::data::bpe {
 /// and is not known, and for merges that contradict the vocabulary.
 Model model_from_json(const Json& json, const std::string& what);
 
-/// Of a byte-level model that a pattern of words.h splits, as Hugging Face's library reads it.
+/// The tokenizer.json of a byte-level model that a pattern of words.h splits; Hugging Face's library reads it.
 Json to_json(const Model& model);
 
 /// The "model" member of such a file. `vocabulary` maps texts in the byte alphabet to ids; `merges` are "LEFT RIGHT" each.

@@ -40,7 +40,7 @@ class Unigram {
   struct Range {
     std::size_t begin, end;
   };
-  // Of those tokens whose first `length` bytes are alike, those that go on with `byte`.
+  // `range` has tokens whose first `length` bytes are alike; those are left whose next byte is `byte`.
   Range narrowed(Range range, std::size_t length, char byte) const;
   // Calls take(token) for each token that `text` begins with, the shortest first.
   template <class Take>

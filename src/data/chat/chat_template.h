@@ -20,7 +20,7 @@ struct Conversation {
   Json::Object variables = {};  ///< what a template reads besides: "tools", "documents", "enable_thinking"
 };
 
-/// Of a list of messages, or of an object with "messages" whose other members are variables. Throws UserError.
+/// Reads a list of messages, or an object with "messages" whose other members are variables. Throws UserError.
 Conversation conversation_from_json(const Json& json, std::string_view what);
 
 /// Bytes begin .. end of a text.

@@ -25,7 +25,7 @@ AttentionLayer::AttentionLayer(const Context& context, int layer)
       head_norm_(context),
       layer_(layer),
       turns_(arch::turns(context.config, layer)),
-      local_(arch::seen_keys(context.config, layer, context.config.block_size) < context.config.block_size) {}
+      local_(arch::sees_window(context.config, layer)) {}
 
 parallel::AttentionTensors AttentionLayer::split(const Tensor& qk, const Tensor& qkv, const Tensor& o) const {
   const std::int64_t q = context_.dims.attention_width();

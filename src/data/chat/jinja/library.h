@@ -14,7 +14,7 @@ using Function = Value (*)(Call& call);
 /// Null: not known.
 Function find_filter(std::string_view name);
 Function find_test(std::string_view name);
-/// Of str, list, tuple or dict.
+/// A method of str, list, tuple or dict.
 Function find_method(const Value& value, std::string_view name);
 /// Whether Python's type has that attribute, but a template may not use it, or it is not known here.
 bool is_closed_attribute(const Value& value, std::string_view name);

@@ -54,9 +54,9 @@ struct Value : std::variant<Undefined, None, bool, std::int64_t, double, Text, c
     const Text* found = as<Text>();
     return found != nullptr ? found->bytes.get() : nullptr;
   }
-  /// Of an integer, true and false too.
+  /// The value of an integer, or of true and false.
   std::optional<std::int64_t> integer() const;
-  /// Of a number of any type.
+  /// The value of a number of any type.
   std::optional<double> number() const;
 };
 
