@@ -29,6 +29,10 @@ void check_rope(const ModelConfig& config, std::vector<Problem>& problems) {
     problems.push_back({fmt::format("heads of {} features: model.position = rope turns pairs of them", config.head_size),
                         "choose an even model.head_dim"});
   }
+  if (!(rope.local_theta == 0 || rope.local_theta > 1)) {
+    problems.push_back(
+        {fmt::format("model.rope_local_theta = {}: must be above 1, or 0 for none", rope.local_theta), "Gemma 3 has 10000"});
+  }
   if (!(rope.theta > 1)) {
     problems.push_back({fmt::format("model.rope_theta = {}: must be above 1", rope.theta), "the usual one is 10000"});
   }
@@ -61,6 +65,10 @@ bool turns(const ModelConfig& config, int layer) {
 
 bool sees_window(const ModelConfig& config, std::int64_t layer) {
   return config.window > 0 && (config.global_every == 0 || (layer + 1) % config.global_every != 0);
+}
+
+bool has_local_theta(const ModelConfig& config) {
+  return config.position == PositionKind::rope && config.window > 0 && config.rope.local_theta > 0;
 }
 
 std::int64_t seen_keys(const ModelConfig& config, std::int64_t layer, std::int64_t positions) {
@@ -103,6 +111,23 @@ std::vector<Problem> check(const ModelConfig& config) {
   if (config.position == PositionKind::rope) check_rope(config, problems);
   if (config.window < 0 || config.global_every < 0 || config.rope.skip_every < 0)
     problems.push_back({"model.window, model.global_every and model.rope_skip_every are not negative", "0 switches them off"});
+  if (config.unit_offset && config.norm != NormKind::rmsnorm) {
+    problems.push_back({"model.norm_unit_offset = true: LayerNorm has no gain of 1 + what is trained", "set model.norm=rmsnorm"});
+  }
+  if (!(config.embedding_scale > 0)) {
+    problems.push_back({fmt::format("model.embedding_scale = {}: must be above 0", config.embedding_scale), "1 changes nothing"});
+  }
+  if (config.embedding_scale != 1 && config.position == PositionKind::learned) {
+    problems.push_back(
+        {fmt::format("model.embedding_scale = {}: learned positions have a length of their own", config.embedding_scale),
+         "set model.position=rope"});
+  }
+  if (!(config.attention_scale >= 0)) {
+    problems.push_back({fmt::format("model.attention_scale = {}: must not be negative", config.attention_scale),
+                        "leave it out for 1 / sqrt(model.head_dim)"});
+  }
+  if (!(config.attention_softcap >= 0 && config.logit_softcap >= 0))
+    problems.push_back({"model.attention_softcap and model.logit_softcap are not negative", "0 switches them off"});
   if (!(config.norm_eps > 0)) {
     problems.push_back({fmt::format("model.norm_eps = {}: must be above 0", config.norm_eps), "the usual one is 1e-5"});
   }
@@ -132,6 +157,8 @@ layout::ShardedDims whole_dims(const ModelConfig& config) {
           .ffn_width = config.ffn_width,
           .gated = config.gated,
           .qk_norm = config.qk_norm,
+          .post_norm = config.post_norm,
+          .caps_logits = config.logit_softcap > 0,
           .vocabulary = config.vocabulary,
           .all_heads = config.heads,
           .heads_per_kv = config.heads / config.kv_heads,

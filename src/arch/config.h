@@ -37,6 +37,8 @@ struct Rope {
   std::int64_t original_block_size = 8192;
   double attention_factor = 1;  ///< of yarn: queries and keys are so much longer
   std::int64_t skip_every = 0;  ///< every so many layers one turns nothing (SmolLM3); 0: none does
+  /// theta of layers that see the window alone, whose angles are not scaled (Gemma 3); 0: they are as the others.
+  double local_theta = 0;
 
   friend bool operator==(const Rope&, const Rope&) = default;
 };
@@ -59,6 +61,12 @@ struct ModelConfig {
   bool bias = false;              ///< biases of norms and products, but for q, k, v
   bool qkv_bias = false;          ///< biases of q, k, v
   bool qk_norm = false;           ///< RMSNorm of each head's queries and keys, before they are turned (Qwen3)
+  bool post_norm = false;         ///< a norm behind attention and behind the feed-forward layer, too (Gemma 3)
+  bool unit_offset = false;       ///< RMSNorm has 1 + gain for a gain (Gemma)
+  double embedding_scale = 1;     ///< rows of tokens are so much longer (Gemma: sqrt(C))
+  double attention_scale = 0;     ///< of scores; 0: 1 / sqrt(D)
+  double attention_softcap = 0;   ///< scores x become cap tanh(x / cap) (Gemma 2); 0: they stay
+  double logit_softcap = 0;       ///< the same of logits
   std::int64_t window = 0;        ///< so many keys a query sees at most, its own among them; 0: all before it
   std::int64_t global_every = 0;  ///< every so many layers one sees beyond the window; 0: none does
   bool tied = true;               ///< the head uses the token table
@@ -77,6 +85,8 @@ inline bool has_window(const ModelConfig& config, std::int64_t positions) {
 }
 /// Whether a layer sees the window alone.
 bool sees_window(const ModelConfig& config, std::int64_t layer);
+/// Whether some layers turn by another theta than the rest.
+bool has_local_theta(const ModelConfig& config);
 /// The keys that a query of a layer sees at most, of `positions`.
 std::int64_t seen_keys(const ModelConfig& config, std::int64_t layer, std::int64_t positions);
 /// YaRN's attention factor where none is given (Peng et al. 2023, equation 22): 0.1 ln(factor) + 1.

@@ -52,6 +52,7 @@ Json rope_to_json(const Rope& rope) {
   json.set("theta", rope.theta);
   json.set("scaling", name_in(scalings, rope.scaling));
   if (rope.skip_every > 0) json.set("skip_every", rope.skip_every);
+  if (rope.local_theta > 0) json.set("local_theta", rope.local_theta);
   if (rope.scaling == RopeScaling::none) return json;
   json.set("factor", rope.factor);
   json.set("low_freq_factor", rope.low_freq_factor);
@@ -66,6 +67,7 @@ Rope rope_from_json(const Json& json, std::string_view what) {
   rope.theta = json.at("theta").number();
   rope.scaling = value_in(scalings, json, "scaling", what);
   if (const Json* every = json.find("skip_every")) rope.skip_every = every->integer();
+  if (const Json* theta = json.find("local_theta")) rope.local_theta = theta->number();
   if (rope.scaling == RopeScaling::none) return rope;
   rope.factor = json.at("factor").number();
   rope.low_freq_factor = json.at("low_freq_factor").number();
@@ -97,6 +99,12 @@ Json to_json(const ModelConfig& config) {
   json.set("qkv_bias", config.qkv_bias);
   // What few models have is written where they have it, so that others' files stay as they were.
   if (config.qk_norm) json.set("qk_norm", true);
+  if (config.post_norm) json.set("post_norm", true);
+  if (config.unit_offset) json.set("norm_unit_offset", true);
+  if (config.embedding_scale != 1) json.set("embedding_scale", config.embedding_scale);
+  if (config.attention_scale > 0) json.set("attention_scale", config.attention_scale);
+  if (config.attention_softcap > 0) json.set("attention_softcap", config.attention_softcap);
+  if (config.logit_softcap > 0) json.set("logit_softcap", config.logit_softcap);
   if (config.window > 0) json.set("window", config.window);
   if (config.global_every > 0) json.set("global_every", config.global_every);
   json.set("tied", config.tied);
@@ -125,6 +133,12 @@ ModelConfig model_from_json(const Json& json, std::string_view what) {
   config.bias = json.at("bias").boolean();
   config.qkv_bias = json.at("qkv_bias").boolean();
   if (const Json* norm = json.find("qk_norm")) config.qk_norm = norm->boolean();
+  if (const Json* norm = json.find("post_norm")) config.post_norm = norm->boolean();
+  if (const Json* offset = json.find("norm_unit_offset")) config.unit_offset = offset->boolean();
+  if (const Json* scale = json.find("embedding_scale")) config.embedding_scale = scale->number();
+  if (const Json* scale = json.find("attention_scale")) config.attention_scale = scale->number();
+  if (const Json* cap = json.find("attention_softcap")) config.attention_softcap = cap->number();
+  if (const Json* cap = json.find("logit_softcap")) config.logit_softcap = cap->number();
   if (const Json* window = json.find("window")) config.window = window->integer();
   if (const Json* every = json.find("global_every")) config.global_every = every->integer();
   config.tied = json.at("tied").boolean();

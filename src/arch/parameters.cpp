@@ -28,14 +28,18 @@ class Table {
     add(unit, std::move(name), role, Shape{size}, normal() ? Init{} : pytorch_linear(in));
   }
   void norm(UnitSpec& unit, const std::string& name, Role gain, Role bias_role) const {
-    add(unit, name + ".weight", gain, Shape{config_.width}, Init{Init::Kind::constant, 1});
+    add(unit, name + ".weight", gain, Shape{config_.width}, gain_start());
     if (config_.bias && config_.norm == NormKind::layernorm) add(unit, name + ".bias", bias_role, Shape{config_.width}, Init{});
   }
+  void post_norm(UnitSpec& unit, const std::string& name, Role gain, Role bias_role) const {
+    if (config_.post_norm) norm(unit, name, gain, bias_role);
+  }
   void head_gain(UnitSpec& unit, std::string name, Role role) const {
-    if (config_.qk_norm) add(unit, std::move(name), role, Shape{config_.head_size}, Init{Init::Kind::constant, 1});
+    if (config_.qk_norm) add(unit, std::move(name), role, Shape{config_.head_size}, gain_start());
   }
 
  private:
+  Init gain_start() const { return {Init::Kind::constant, config_.unit_offset ? 0.0F : 1.0F}; }
   bool normal() const { return config_.init != InitKind::pytorch; }
   float deviation() const { return static_cast<float>(init_deviation(config_)); }
   static Init pytorch_linear(std::int64_t in) { return {Init::Kind::uniform, 1.0F / std::sqrt(static_cast<float>(in))}; }
@@ -59,11 +63,13 @@ UnitSpec block_unit(const ModelConfig& c, const Table& table, std::int64_t index
   table.head_gain(unit, prefix + "attn.k_norm.weight", Role::key_gain);
   table.matrix(unit, prefix + "attn.c_proj.weight", Role::attention_out_weight, c.width, attention_width, true);
   table.bias(unit, c.bias, prefix + "attn.c_proj.bias", Role::attention_out_bias, c.width, attention_width);
+  table.post_norm(unit, prefix + "post_1", Role::post1_gain, Role::post1_bias);
   table.norm(unit, prefix + "ln_2", Role::norm2_gain, Role::norm2_bias);
   table.matrix(unit, prefix + "mlp.c_fc.weight", Role::up_weight, up_width, c.width);
   table.bias(unit, c.bias, prefix + "mlp.c_fc.bias", Role::up_bias, up_width, c.width);
   table.matrix(unit, prefix + "mlp.c_proj.weight", Role::down_weight, c.width, c.ffn_width, true);
   table.bias(unit, c.bias, prefix + "mlp.c_proj.bias", Role::down_bias, c.width, c.ffn_width);
+  table.post_norm(unit, prefix + "post_2", Role::post2_gain, Role::post2_bias);
   return unit;
 }
 

@@ -25,12 +25,16 @@ enum class Role : std::uint8_t {
   key_gain,
   attention_out_weight,
   attention_out_bias,
+  post1_gain,  ///< of the norm behind attention
+  post1_bias,
   norm2_gain,
   norm2_bias,
   up_weight,  ///< [U, C]; with a gate its rows come first
   up_bias,
   down_weight,
   down_bias,
+  post2_gain,  ///< of the norm behind the feed-forward layer
+  post2_bias,
   final_gain,
   final_bias,
   head_weight,

@@ -7,7 +7,8 @@ namespace lockstep::arch {
 namespace {
 
 constexpr std::array attention_roles{Role::norm1_gain, Role::norm1_bias, Role::qkv_weight,           Role::qkv_bias,
-                                     Role::query_gain, Role::key_gain,   Role::attention_out_weight, Role::attention_out_bias};
+                                     Role::query_gain, Role::key_gain,   Role::attention_out_weight, Role::attention_out_bias,
+                                     Role::post1_gain, Role::post1_bias};
 
 constexpr std::array matrix_roles{Role::qkv_weight, Role::attention_out_weight, Role::up_weight, Role::down_weight};
 

@@ -70,6 +70,12 @@ std::vector<float> rotary_frequencies(const ModelConfig& config) {
   return frequencies;
 }
 
+std::vector<float> local_rotary_frequencies(const ModelConfig& config) {
+  ModelConfig local = config;
+  local.rope = {.theta = config.rope.local_theta};
+  return rotary_frequencies(local);
+}
+
 void rotary_angles(std::span<float> angles, std::span<const float> frequencies, std::int64_t position, double length) {
   ensure(angles.size() == 2 * frequencies.size(), "a position has a cosine and a sine for every frequency");
   for (std::size_t i = 0; i < frequencies.size(); ++i) {

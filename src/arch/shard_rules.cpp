@@ -38,9 +38,13 @@ layout::ShardRule shard_rule(const ModelConfig& config, Role role) {
     case Role::norm1_gain:
     case Role::norm1_bias:
     case Role::attention_out_bias:
+    case Role::post1_gain:
+    case Role::post1_bias:
     case Role::norm2_gain:
     case Role::norm2_bias:
     case Role::down_bias:
+    case Role::post2_gain:
+    case Role::post2_bias:
     case Role::final_gain:
     case Role::final_bias:
     case Role::count:

@@ -14,6 +14,8 @@ struct ShardedDims {
   std::int64_t ffn_width = 0;   ///< F
   bool gated = false;           ///< the feed-forward layer has a gate beside what goes up
   bool qk_norm = false;         ///< queries and keys are normalised head by head
+  bool post_norm = false;       ///< what attention and the feed-forward layer give is normalised
+  bool caps_logits = false;     ///< logits go through a hyperbolic tangent
   std::int64_t vocabulary = 0;  ///< V: tokens, those of the rank's part where the vocabulary is divided
 
   std::int64_t all_heads = 0;      ///< of the model

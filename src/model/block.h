@@ -20,7 +20,7 @@ class Block {
   void run_again(const Pass& pass, BlockWeights& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch,
                  bool from_input) const {
     if (from_input) attention_.forward(pass, w.attention(), saved, saved.middle.slice_rows(0, rows), scratch);
-    mlp_.run_again(pass, w.mlp(), saved, rows, scratch);
+    mlp_.run_again(pass, w.mlp(), saved, rows, scratch, from_input);
   }
   /// d [R, C]: gradient of the output on entry, of the input on return. What is pushed to the gradients' sink lies in `saved`, in
   /// `scratch`, and in d unless the scratch keeps the branch.

@@ -3,7 +3,11 @@
 namespace lockstep::model {
 
 ops::Norm& norm_of(const Context& context) {
-  return context.config.norm == arch::NormKind::rmsnorm ? context.ops.rms_norm() : context.ops.norm();
+  return context.config.norm == arch::NormKind::rmsnorm ? head_norm_of(context) : context.ops.norm(ops::NormForm::layer);
+}
+
+ops::Norm& head_norm_of(const Context& context) {
+  return context.ops.norm(context.config.unit_offset ? ops::NormForm::rms_unit_offset : ops::NormForm::rms);
 }
 
 ops::Activation activation_of(const Context& context) {

@@ -27,15 +27,16 @@ struct Context {
   parallel::Boundaries boundaries;
   parallel::ContextAttention& attention;
   Sums& sums;
-  const Mirror& angles;    ///< [T_max, D] of rotary positions (model/attention/rotation), empty for learned ones
+  const Mirror& angles;    ///< of rotary positions (model/attention/rotation), empty for learned ones
   std::uint64_t seed = 0;  ///< of dropout
   arch::LeaseRule leases = {};
   /// The ranges that something is summed by; null: it is summed at once.
   const ops::SumGrid* grid(ops::SumGrid Sums::* of) const { return (sums.*of).ranges.empty() ? nullptr : &(sums.*of); }
 };
 
-/// The norm that the configuration asks for.
+/// The norm that the configuration asks for, and that of heads.
 ops::Norm& norm_of(const Context& context);
+ops::Norm& head_norm_of(const Context& context);
 /// The activation that it asks for, as ops name it.
 ops::Activation activation_of(const Context& context);
 

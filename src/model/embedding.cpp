@@ -28,6 +28,7 @@ void EmbeddingLayer::forward(const Pass& pass, const WeightSet& w, const Tensor&
     boundary_.reduce(sums, partial, pass.grid()).wait();
     context_.ops.elementwise().cast(out, sums);
   }
+  if (scales()) context_.ops.elementwise().scale(out, static_cast<float>(context_.config.embedding_scale));
   const ops::DropoutSite site = dropout(pass);
   if (site.p > 0) context_.ops.dropout().forward(out, out, site);
 }
@@ -36,6 +37,7 @@ void EmbeddingLayer::backward(const Pass& pass, const GradientSet& gradient, con
                               const Tensor& d, const Scratch& scratch, int microbatch) const {
   const ops::DropoutSite site = dropout(pass);
   if (site.p > 0) context_.ops.dropout().backward(d, d, site);
+  if (scales()) context_.ops.elementwise().scale(d, static_cast<float>(context_.config.embedding_scale));
   Tensor inside = d;
   if (boundary_.kind() == parallel::BoundaryKind::splitting) {
     inside = scratch.d_inside.slice_rows(0, pass.rows());

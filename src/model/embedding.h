@@ -1,7 +1,8 @@
 #pragma once
 
-// Token and position rows, summed. R rows of a micro-batch, of which Ro are outside of the embedding's boundary. Where ranks
-// divide the vocabulary each looks up the tokens that it has, and the boundary sums: every row is one rank's.
+// Token and position rows, summed, or token rows scaled. R rows of a micro-batch, of which Ro are outside of the embedding's
+// boundary. Where ranks divide the vocabulary each looks up the tokens that it has, and the boundary sums: every row is one
+// rank's.
 
 #include "model/context.h"
 #include "model/saved.h"
@@ -21,6 +22,7 @@ class EmbeddingLayer {
 
  private:
   ops::DropoutSite dropout(const Pass& pass) const;
+  bool scales() const { return context_.config.embedding_scale != 1; }
   const Context& context_;
   parallel::Boundary& boundary_;
 };

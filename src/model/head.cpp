@@ -23,6 +23,7 @@ void declare(Arena& arena, HeadMemory& memory, const layout::ShardedDims& dims, 
   arena.declare(memory.normed, "normed", outside, type);
   arena.declare(memory.stats, "stats", Shape{rows.outside, 2}, DType::f32);
   arena.declare(memory.logits, "logits", Shape{logit_rows(dims, rows.judged), dims.vocabulary}, DType::f32);
+  if (dims.caps_logits && training) arena.declare(memory.tanhs, "tanhs", memory.logits.shape, DType::f32);
   if (judgers > 1) {
     const Shape numbers{judgers * memory.logits.rows() * ops::Loss::summary_columns};
     arena.declare(memory.summaries, "summaries", numbers, DType::f64);
@@ -60,15 +61,23 @@ Tensor Head::judged(const Tensor& matrix) const {
   return sums_.samples.divided() ? matrix.slice_rows(sums_.judged.first, sums_.judged.count) : matrix;
 }
 
+void Head::make_logits(const Tensor& logits, const Tensor& normed, const Tensor& projection, const Tensor& tanhs) {
+  context_.ops.linear().forward(logits, normed, projection);
+  const auto cap = static_cast<float>(context_.config.logit_softcap);
+  if (cap > 0) context_.ops.elementwise().soft_cap(logits, tanhs, cap);
+}
+
 Tensor Head::judge(const Tensor& normed, const Tensor& projection, const Objective& chunk) {
   const std::int64_t rows = normed.rows(), tokens = sums_.judged.count;
   const Tensor logits = memory_.logits.flat(0, rows * tokens).reshape(Shape{rows, tokens});
-  context_.ops.linear().forward(logits, normed, projection);
+  const Tensor tanhs = chunk.scale && memory_.tanhs ? memory_.tanhs.flat(0, rows * tokens).reshape(logits.shape) : Tensor{};
+  make_logits(logits, normed, projection, tanhs);
   if (sums_.all_judgers > 1) {
     judge_parts(logits, chunk);
   } else {
     context_.ops.loss().forward(logits, chunk.targets, tokens, chunk.scale, chunk.loss);
   }
+  if (tanhs) context_.ops.elementwise().soft_cap_backward(logits, tanhs);
   return logits;
 }
 
@@ -156,7 +165,7 @@ void Head::loss(const Pass& pass, const Tensor& x, const Objective& objective, c
 }
 
 void Head::logits(const Tensor& logits, const Tensor& x, const WeightSet& w) {
-  context_.ops.linear().forward(logits, norm({1, logits.rows()}, x, w), projection(w));
+  make_logits(logits, norm({1, logits.rows()}, x, w), projection(w), {});
 }
 
 }  // namespace lockstep::model

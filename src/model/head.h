@@ -19,6 +19,7 @@ struct HeadMemory {
   Tensor stats;          ///< [Ro, 2] f32
   Tensor logits;         ///< [logit_rows, V] f32
   Tensor d_normed;       ///< [Ro, C] in training
+  Tensor tanhs;          ///< [logit_rows, V] f32 in training, where logits are capped: ops::Elementwise::soft_cap's
   Tensor summaries;      ///< [n, logit_rows, 3] f64 of the vocabulary's n parts (ops/loss), where there are several
   Tensor normed_inside;  ///< [R, C] where rows are split
   Tensor partial, sums;  ///< [R, C], [Ro, C] f32, as in Scratch, where something is carried
@@ -57,6 +58,8 @@ class Head {
 
  private:
   bool is_local() const { return boundary_.kind() == parallel::BoundaryKind::local; }
+  /// The logits of `normed`, capped where the model caps them; `tanhs` as ops::Elementwise::soft_cap has it.
+  void make_logits(const Tensor& logits, const Tensor& normed, const Tensor& projection, const Tensor& tanhs);
   /// A chunk's logits of `normed` and their losses; with a scale they become their gradient.
   Tensor judge(const Tensor& normed, const Tensor& projection, const Objective& chunk);
   /// The same of the logits of a vocabulary of several parts, of which this rank has some.

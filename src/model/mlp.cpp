@@ -17,6 +17,8 @@ Mlp::Mlp(const Context& context, int layer)
                   .in_bias = Role::up_bias,
                   .out_weight = Role::down_weight,
                   .out_bias = Role::down_bias,
+                  .post_gain = Role::post2_gain,
+                  .post_bias = Role::post2_bias,
                   .dropout = ops::Site::mlp_out,
                   .in_grid = &Sums::up,
                   .out_grid = &Sums::features},
@@ -48,10 +50,12 @@ void Mlp::forward(const Pass& pass, const LayerWeights& w, BlockSaved& saved, co
   ops::Epilogue epilogue{.activation = activation_of(context_), .gate = kept.gate};
   if (pass.training) epilogue.pre_activation = kept.up;
   project_up(kept.gate, activated, normed, w, epilogue, scratch);
-  sub_layer_.leave(pass, w, out, x, activated, scratch);
+  sub_layer_.leave(pass, w, out, {x, saved.branch2}, activated, scratch);
 }
 
-void Mlp::run_again(const Pass& pass, const LayerWeights& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch) const {
+void Mlp::run_again(const Pass& pass, const LayerWeights& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch,
+                    bool all) const {
+  if (all && context_.config.post_norm) return forward(pass, w, saved, scratch.normed.slice_rows(0, rows), scratch);
   const Tensor x = saved.middle.slice_rows(0, rows);
   const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats2.slice_rows(0, x.rows()), scratch);
   const Halves kept = split(saved.pre_activation.slice_rows(0, pass.rows()));
@@ -62,7 +66,7 @@ void Mlp::backward(const Pass& pass, const LayerWeights& w, const Gradients& gra
                    const Scratch& scratch) const {
   const std::int64_t rows = pass.rows();
   const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
-  const Tensor d_branch = sub_layer_.leave_backward(pass, gradients, d, scratch);
+  const Tensor d_branch = sub_layer_.leave_backward(pass, w, gradients, d, saved.branch2, scratch);
   const Tensor d_hidden = top(scratch.d_hidden);
   // What went into the activation (or under the gate) is not needed again: what came out takes its place.
   const Halves kept = split(top(saved.pre_activation)), d_kept = split(d_hidden);

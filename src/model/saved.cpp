@@ -54,6 +54,12 @@ void declare(Arena& arena, BlockSaved& saved, const BlockSizes& sizes, const Sav
     outside.matrix(saved.middle, "middle", dims.width);
     outside.statistics(saved.stats2, "stats2", 2);
   }
+  if (needs.kept && dims.post_norm) {
+    for (SavedBranch* branch : {&saved.branch1, &saved.branch2}) {
+      outside.matrix(branch->rows, "branch", dims.width);
+      outside.statistics(branch->stats, "branch_stats", 2);
+    }
+  }
   if (needs.pre_activation) inside.spread(saved.pre_activation, "pre_activation", dims.up_width());
 }
 
@@ -75,7 +81,7 @@ void declare(Arena& arena, Scratch& scratch, const BlockSizes& sizes, const Scra
   const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
   const Arena::Mark start = arena.mark();
   outside.matrix(scratch.normed, "normed", dims.width);
-  if (needs.branch) outside.matrix(scratch.branch, "branch", dims.width);
+  if (needs.branch || dims.post_norm) outside.matrix(scratch.branch, "branch", dims.width);
   if (needs.input_backward) outside.matrix(scratch.d_normed, "d_normed", dims.width);
   if (rows.carries()) {
     inside.statistics(scratch.partial, "partial", dims.width);

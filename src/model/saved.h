@@ -23,6 +23,11 @@ struct Rows {
 /// Of micro-batches of at most these tokens, and the most that any of the boundaries carries: if one splits rows, all do.
 Rows rows_of(const parallel::Boundaries& boundaries, const parallel::TokenGrid& tokens);
 
+/// A sub-layer's branch [Ro, C] before the norm behind it, and that norm's statistics [Ro, 2] f32.
+struct SavedBranch {
+  Tensor rows, stats;
+};
+
 /// Kept by one block for one micro-batch: in the type of activations, but for statistics (f32). Norms' outputs and activations
 /// are computed again from these.
 /// Rows of the wide ones (qkv, what is [R, U] or [R, F]) may lie further apart than they are long: Arena::declare_spread.
@@ -36,6 +41,8 @@ struct BlockSaved {
   parallel::AttentionSaved attention_saved;
   Tensor middle;  ///< [Ro, C] after the attention sub-layer
   Tensor stats2;  ///< [Ro, 2]
+  /// Where there are norms behind branches: what attention and the feed-forward layer gave them.
+  SavedBranch branch1, branch2;
   // Until the weight gradients are made:
   Tensor attention;       ///< [R, H D]
   Tensor pre_activation;  ///< [R, U]: the gate, where there is one, and what goes up; backward puts the activation in its place

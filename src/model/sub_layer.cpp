@@ -28,12 +28,21 @@ Tensor SubLayer::enter(const Pass& pass, const LayerWeights& w, const Tensor& x,
   return gathered(pass, normed, scratch.normed_inside);
 }
 
-void SubLayer::leave(const Pass& pass, const LayerWeights& w, const Tensor& out, const Tensor& x, const Tensor& inner,
+void SubLayer::normalise(const LayerWeights& w, const Tensor& to, const SavedBranch& branch, const Tensor& residual) const {
+  const std::int64_t rows = to.rows();
+  norm_.forward(to, branch.stats.slice_rows(0, rows), branch.rows.slice_rows(0, rows), w[parts_.post_gain], w[parts_.post_bias],
+                context_.config.norm_eps, residual);
+}
+
+void SubLayer::leave(const Pass& pass, const LayerWeights& w, const Tensor& out, const Leaving& to, const Tensor& inner,
                      const Scratch& scratch) const {
   const ops::DropoutSite site = dropout(pass);
   const Tensor& bias = w[parts_.out_bias];
-  const Tensor branch = site.p > 0 ? scratch.branch.slice_rows(0, x.rows()) : out;
-  const Tensor residual = site.p > 0 ? Tensor{} : x;
+  const Tensor& x = to.x;
+  const Tensor dropped = site.p > 0 ? scratch.branch.slice_rows(0, x.rows()) : out;
+  const Tensor branch = has_post_norm() ? to.branch.rows.slice_rows(0, x.rows()) : dropped;
+  const Tensor added = site.p > 0 ? Tensor{} : x;
+  const Tensor residual = has_post_norm() ? Tensor{} : added;
   const layout::Range features{0, context_.dims.width};
   if (is_local()) {
     const std::array whole{
@@ -46,19 +55,41 @@ void SubLayer::leave(const Pass& pass, const LayerWeights& w, const Tensor& out,
     boundary_.reduce(sums, partial, pass.grid()).wait();
     context_.ops.elementwise().finish_sums(branch, sums, bias, residual);
   }
-  if (site.p > 0) context_.ops.dropout().forward(out, branch, site, x);
+  if (has_post_norm()) normalise(w, dropped, to.branch, added);
+  if (site.p > 0) context_.ops.dropout().forward(out, dropped, site, x);
 }
 
-Tensor SubLayer::leave_backward(const Pass& pass, const Gradients& gradients, const Tensor& d, const Scratch& scratch) const {
+Tensor SubLayer::normalise_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const Tensor& d,
+                                    const SavedBranch& kept, const Scratch& scratch) const {
+  const std::int64_t rows = d.rows();
+  const Tensor branch = scratch.branch.slice_rows(0, rows);
+  context_.sums.norm_backward(norm_, boundary_, pass,
+                              {.dx = branch,
+                               .n = {},
+                               .d_gain = gradients.set[parts_.post_gain],
+                               .d_bias = gradients.set[parts_.post_bias],
+                               .dn = d,
+                               .x = kept.rows.slice_rows(0, rows),
+                               .stats = kept.stats.slice_rows(0, rows),
+                               .gain = w[parts_.post_gain],
+                               .bias = w[parts_.post_bias],
+                               .residual = {},
+                               .accumulate = gradients.set.accumulate});
+  return branch;
+}
+
+Tensor SubLayer::leave_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const Tensor& d,
+                                const SavedBranch& kept, const Scratch& scratch) const {
   const ops::DropoutSite site = dropout(pass);
   Tensor branch = d;
   if (site.p > 0) {
     branch = scratch.branch.slice_rows(0, d.rows());
     context_.ops.dropout().backward(branch, d, site);
-  } else if (scratch.keeps_branch && !splits()) {
+  } else if (scratch.keeps_branch && !splits() && !has_post_norm()) {
     branch = scratch.branch.slice_rows(0, d.rows());
     context_.ops.elementwise().cast(branch, d);
   }
+  if (has_post_norm()) branch = normalise_backward(pass, w, gradients, branch, kept, scratch);
   const Tensor& bias = gradients.set[parts_.out_bias];
   if (bias && !sums_bias_inside()) context_.sums.sum_rows(boundary_, pass, bias, branch, gradients.set.accumulate);
   return is_local() ? branch : gathered(pass, branch, scratch.d_inside);

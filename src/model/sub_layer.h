@@ -1,8 +1,9 @@
 #pragma once
 
 // What attention and feed-forward have in common: out = x + dropout(w2 inner(w1 norm(x)) + b2), with `inner` theirs, entered and
-// left through a boundary. Ro rows of the residual stream outside, R rows inside, C width. With a local boundary the last product
-// adds bias and residual itself; otherwise it leaves sums in f32, and the bias comes when they are complete.
+// left through a boundary; where the model has norms behind branches, out = x + dropout(norm(w2 inner(w1 norm(x)) + b2)). Ro rows
+// of the residual stream outside, R rows inside, C width. With a local boundary the last product adds bias and residual itself;
+// otherwise it leaves sums in f32, and the bias comes when they are complete.
 
 #include "model/context.h"
 #include "model/leases.h"
@@ -16,9 +17,16 @@ struct SubLayerParts {
   arch::Role gain, norm_bias;
   arch::Role in_weight, in_bias;    ///< w1
   arch::Role out_weight, out_bias;  ///< w2, b2
+  arch::Role post_gain, post_bias;  ///< of the norm behind the branch
   ops::Site dropout;
   ops::SumGrid Sums::* in_grid;   ///< of w1's outputs
   ops::SumGrid Sums::* out_grid;  ///< of w2's inputs
+};
+
+/// What a branch is added to, and where it is kept for the norm behind it.
+struct Leaving {
+  const Tensor& x;  ///< [Ro, C]
+  const SavedBranch& branch;
 };
 
 /// What goes back through the entry of a sub-layer.
@@ -36,11 +44,12 @@ class SubLayer {
   /// norm(x) inside [R, C], of x [Ro, C]; keeps stats [Ro, 2].
   Tensor enter(const Pass& pass, const LayerWeights& w, const Tensor& x, const Tensor& stats, const Scratch& scratch) const;
   /// out [Ro, C] = x + dropout(w2 inner + b2), of inner [R, ...]; out may be x.
-  void leave(const Pass& pass, const LayerWeights& w, const Tensor& out, const Tensor& x, const Tensor& inner,
+  void leave(const Pass& pass, const LayerWeights& w, const Tensor& out, const Leaving& to, const Tensor& inner,
              const Scratch& scratch) const;
 
-  /// The gradient of w2's product [R, C] for d [Ro, C], that of `out`.
-  Tensor leave_backward(const Pass& pass, const Gradients& gradients, const Tensor& d, const Scratch& scratch) const;
+  /// The gradient of w2's product [R, C] for d [Ro, C], that of `out`. `kept`: what leave() kept.
+  Tensor leave_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const Tensor& d,
+                        const SavedBranch& kept, const Scratch& scratch) const;
   /// Pushes w2's gradient, for what leave_backward() gave.
   void push_out(const Gradients& gradients, const Tensor& inner, const Tensor& d_out) const;
   /// From the gradient of w1's product to that of x. w1's gradient is pushed while sums are carried out.
@@ -50,7 +59,13 @@ class SubLayer {
  private:
   bool is_local() const { return boundary_.kind() == parallel::BoundaryKind::local; }
   bool splits() const { return boundary_.kind() == parallel::BoundaryKind::splitting; }
+  bool has_post_norm() const { return context_.config.post_norm; }
   ops::DropoutSite dropout(const Pass& pass) const;
+  /// Through the norm behind the branch: to = residual + norm(branch).
+  void normalise(const LayerWeights& w, const Tensor& to, const SavedBranch& branch, const Tensor& residual) const;
+  /// The gradient of what went into that norm, of d [Ro, C], that of what came out.
+  Tensor normalise_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const Tensor& d,
+                            const SavedBranch& kept, const Scratch& scratch) const;
   /// The gradient of w2's bias is made with w2's, not of the rows outside.
   bool sums_bias_inside() const { return is_local() && context_.grid(&Sums::tokens) == nullptr; }
   /// All rows of `outside`, for which there is room in `inside`.

@@ -30,6 +30,7 @@ void check_result(const Tensor& result, const Tensor& like, std::string_view nam
 }
 
 void check_whole(const WholeWeights& whole, const AttentionShape& s, bool further, const Tensor& starts) {
+  demand(!whole || s.softcap == 0, "weights", "scores of whole ones are not capped");
   demand(whole || (!whole.aside && !whole.mask), "weights", "what comes with them comes with them");
   if (!whole) return;
   demand(s.queries == s.keys && s.keys == s.key_rows && s.first_key == 0 && s.later == 0 && !further, "weights",

@@ -1,11 +1,12 @@
 #pragma once
 
-// Causal grouped-query attention: o = softmax(q k^T / sqrt(D)) v, keys up to the query's position, tiled with an online
-// softmax (Dao et al. 2022). B samples, T queries, S >= T keys, H heads, K key/value heads, D head size. Keys are walked
-// in fixed blocks of 64 from key 0 (numerics.md section 3.2). Products inside have one fma chain an element, over D and over the
-// keys of a block, in order. q, k, v, o and their gradients are f32 or bf16; what happens between them is f32.
+// Causal grouped-query attention: o = softmax(s q k^T) v, s = 1 / sqrt(D) unless said otherwise, keys up to the query's position,
+// tiled with an online softmax (Dao et al. 2022). B samples, T queries, S >= T keys, H heads, K key/value heads, D head size.
+// Keys are walked in fixed blocks of 64 from key 0 (numerics.md section 3.2). Products inside have one fma chain an element, over
+// D and over the keys of a block, in order. q, k, v, o and their gradients are f32 or bf16; what happens between them is f32.
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "ops/dropout.h"
@@ -35,11 +36,14 @@ struct AttentionShape {
   std::int64_t first_key = 0;
   /// By how many positions the last query lies behind the last key.
   std::int64_t later = 0;
+  double scale = 0;    ///< s; 0: 1 / sqrt(D)
+  double softcap = 0;  ///< scores x become softcap tanh(x / softcap) (Gemma 2); 0: they stay
 
   /// The place of query 0, counted from key 0: query i sees keys 0 .. first_query() + i, as far as there are any.
   std::int64_t first_query() const { return keys - queries + later; }
   /// Behind the position of the last query in its sample.
   std::int64_t end() const { return first_key + keys + later; }
+  double score_scale() const { return scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(head_size)); }
   std::int64_t group_size() const { return group > 0 ? group : heads / kv_heads; }
   std::int64_t kv_head_of(std::int64_t head) const { return (skipped + head) / group_size(); }
   /// The first head that reads a key/value head; those of the next one begin where its own end.

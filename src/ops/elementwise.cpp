@@ -83,6 +83,23 @@ void Elementwise::scale(const Tensor& x, float factor) {
   do_scale(x, factor);
 }
 
+void Elementwise::soft_cap(const Tensor& x, const Tensor& tanhs, float cap) {
+  check_dense(x, x.elements(), "x");
+  check_optional_dense(tanhs, x.elements(), "tanhs");
+  check_device({&x, &tanhs});
+  demand(cap > 0, "cap", "it is positive");
+  const OpScope running = scope("soft_cap");
+  do_soft_cap(x, tanhs, cap);
+}
+
+void Elementwise::soft_cap_backward(const Tensor& d, const Tensor& tanhs) {
+  check_dense(d, d.elements(), "d");
+  check_dense(tanhs, d.elements(), "tanhs");
+  check_device({&d, &tanhs});
+  const OpScope running = scope("soft_cap_backward");
+  do_soft_cap_backward(d, tanhs);
+}
+
 void Elementwise::normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std) {
   check_floating(x, x.elements(), "x");
   demand(first >= 0, "normal", "the first element's number is not negative");

@@ -30,6 +30,10 @@ class Elementwise : public Family {
   void finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual);
   /// x *= factor.
   void scale(const Tensor& x, float factor);
+  /// x = cap tanh(x / cap), f32; tanhs, as large or empty, gets the hyperbolic tangents, which the backward pass needs.
+  void soft_cap(const Tensor& x, const Tensor& tanhs, float cap);
+  /// d *= 1 - tanhs^2: the gradient of what soft_cap() was given.
+  void soft_cap_backward(const Tensor& d, const Tensor& tanhs);
   /// x[i] = mean + std * normal(first + i): element `first + i` of the named parameter (numerics.md section 1), by Box-Muller
   /// on words 2j and 2j+1 of the sequence for elements 2j, 2j+1. Equal bits on every machine.
   void normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std);
@@ -45,6 +49,8 @@ class Elementwise : public Family {
   virtual void do_add(const Tensor& y, const Tensor& x) = 0;
   virtual void do_finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual) = 0;
   virtual void do_scale(const Tensor& x, float factor) = 0;
+  virtual void do_soft_cap(const Tensor& x, const Tensor& tanhs, float cap) = 0;
+  virtual void do_soft_cap_backward(const Tensor& d, const Tensor& tanhs) = 0;
   virtual void do_normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std) = 0;
   virtual void do_uniform(const Tensor& x, const CounterRng& rng, std::int64_t first, float low, float high) = 0;
 };

@@ -18,13 +18,15 @@ DType check_inputs(const Tensor& stats, const Tensor& x, const Tensor& gain, con
 
 }  // namespace
 
-void Norm::forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps) {
+void Norm::forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps,
+                   const Tensor& residual) {
   const DType type = check_inputs(stats, x, gain, bias);
   check_matrix(n, x.rows(), x.columns(), "n", type);
-  check_device({&n, &stats, &x, &gain, &bias});
+  check_optional_matrix(residual, x.rows(), x.columns(), "residual", type);
+  check_device({&n, &stats, &x, &gain, &bias, &residual});
   demand(eps > 0, "eps", "it is positive");
   const OpScope running = scope("forward");
-  do_forward(n, stats, x, gain, bias, eps);
+  do_forward(n, stats, x, gain, bias, eps, residual);
 }
 
 void Norm::apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias) {

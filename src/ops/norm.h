@@ -1,9 +1,12 @@
 #pragma once
 
 // Layer normalisation (Ba et al. 2016): n = (x - mean) * rstd * gain + bias, row by row; rstd = 1 / sqrt(var + eps). Ops has
-// a second one that leaves the mean alone (RMSNorm, Zhang & Sennrich 2019): mean is 0 and var the mean of the squares.
+// a second one that leaves the mean alone (RMSNorm, Zhang & Sennrich 2019): mean is 0 and var the mean of the squares. A third is
+// that with 1 + gain in the place of gain (Gemma, Mesnard et al. 2024).
 // B rows, C features; x, n, gain, bias, residual and the gradients dx, dn are f32 or bf16, all the same. Sums inside a row use 16
 // fixed lanes, sums over rows fixed blocks of 64 (numerics.md section 3.2).
+
+#include <cstdint>
 
 #include "ops/op_scope.h"
 #include "tensor/tensor.h"
@@ -22,18 +25,22 @@ struct NormBackward {
   bool accumulate = false;
 };
 
+enum class NormForm : std::uint8_t { layer, rms, rms_unit_offset };
+
 class Norm : public Family {
  public:
   explicit Norm(OpObserver* observer) : Family("norm", observer) {}
-  /// n [B, C]; stats [B, 2] f32 (mean, rstd) are kept for the backward pass. bias may be empty.
-  void forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps);
+  /// n [B, C]; stats [B, 2] f32 (mean, rstd) are kept for the backward pass. bias may be empty. A residual [B, C] is added to n,
+  /// and may be n.
+  void forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps,
+               const Tensor& residual = {});
   /// n again from x and its stats, to the bit: what recomputation costs.
   void apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias);
   void backward(const NormBackward& call);
 
  private:
   virtual void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
-                          float eps) = 0;
+                          float eps, const Tensor& residual) = 0;
   virtual void do_apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias) = 0;
   virtual void do_backward(const NormBackward& call) = 0;
 };

@@ -27,8 +27,7 @@ class Ops {
  public:
   virtual ~Ops() = default;
   virtual Linear& linear() = 0;
-  virtual Norm& norm() = 0;      ///< LayerNorm
-  virtual Norm& rms_norm() = 0;  ///< RMSNorm: stats' mean is 0
+  virtual Norm& norm(NormForm form) = 0;
   virtual Attention& attention() = 0;
   virtual Rotary& rotary() = 0;
   virtual Activations& activation() = 0;

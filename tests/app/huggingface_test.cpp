@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<const char*> models = {"gpt2",  "gpt2_untied", "llama", "llama_tied",  "phi3",
-                                         "qwen2", "qwen3",       "rasbt", "rasbt_fused", "smollm3"};
+const std::vector<const char*> models = {"gemma2", "gemma3", "gpt2",  "gpt2_untied", "llama",       "llama_tied",
+                                         "phi3",   "qwen2",  "qwen3", "rasbt",       "rasbt_fused", "smollm3"};
 
 fs::path golden(const std::string& name) { return fs::path("tests/golden/data/huggingface") / name; }
 
@@ -158,9 +158,17 @@ TEST_F(HuggingFace, WritesEveryModelThatAFamilyHas) {
       {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.window=6"},
       {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.rope_skip_every=2",
        "model.rope_scaling=dynamic"},
-      {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.family=phi3", "model.tied=false"}};
-  const std::vector<const char*> types = {"gpt2",  "gpt2",  "gpt2",    "llama",   "llama",
-                                          "qwen2", "qwen3", "mistral", "smollm3", "phi3"};
+      {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.family=phi3", "model.tied=false"},
+      {"model.norm=rmsnorm", "model.position=rope", "model.activation=geglu", "model.norm_unit_offset=true",
+       "model.embedding_scale=4"},
+      {"model.norm=rmsnorm", "model.position=rope", "model.activation=geglu", "model.norm_unit_offset=true",
+       "model.embedding_scale=4", "model.post_norm=true", "model.window=5", "model.global_every=2", "model.attention_softcap=3",
+       "model.logit_softcap=2"},
+      {"model.norm=rmsnorm", "model.position=rope", "model.activation=geglu", "model.norm_unit_offset=true",
+       "model.embedding_scale=4", "model.post_norm=true", "model.qk_norm=true", "model.window=5", "model.rope_local_theta=50",
+       "model.attention_scale=0.2"}};
+  const std::vector<const char*> types = {"gpt2",    "gpt2",    "gpt2", "llama", "llama",  "qwen2",      "qwen3",
+                                          "mistral", "smollm3", "phi3", "gemma", "gemma2", "gemma3_text"};
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     const std::string name = "kind" + std::to_string(i);
     train(name, kinds[i]);

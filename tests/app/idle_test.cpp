@@ -108,8 +108,10 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
   add(model.layers, model.heads, model.kv_heads, model.width, model.head_size, model.ffn_width, model.block_size,
       model.vocabulary, static_cast<int>(model.norm), static_cast<int>(model.position), static_cast<int>(model.activation),
       model.gated, static_cast<int>(model.init), model.bias, model.qkv_bias, model.tied, model.dropout, model.norm_eps,
-      model.qk_norm, model.window, model.family);
+      model.qk_norm, model.post_norm, model.unit_offset, model.embedding_scale, model.attention_scale, model.attention_softcap,
+      model.logit_softcap, model.window, model.family);
   if (model.window > 0) add(model.global_every);
+  if (arch::has_local_theta(model)) add(model.rope.local_theta);
   if (model.position == arch::PositionKind::rope) {
     const arch::Rope& rope = model.rope;
     add(rope.theta, static_cast<int>(rope.scaling), rope.skip_every);

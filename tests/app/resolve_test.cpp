@@ -209,7 +209,7 @@ TEST(Resolve, AllProblemsAtOnce) {
       (List{"'nonsense' is no setting -> write group.key=value or group=option",
             "model=gpt3: there is no such option -> choose one of rasbt, gpt3_175B, default, shakespeare, gpt2, gpt2_medium, "
             "gpt2_large, gpt2_xl, llama2B, llama7B, llama3_8B, llama3_1B, llama3_3B, llama3_70B, llama3_405B, mistral_7B, "
-            "qwen2_7B, qwen2_0.5B, qwen3_0.6B, qwen3_4B, qwen3_8B, qwen3_32B",
+            "qwen2_7B, qwen2_0.5B, qwen3_0.6B, qwen3_4B, qwen3_8B, qwen3_32B, gemma3_270M, gemma3_1B",
             "unknown setting train.max_iter -> did you mean train.max_iters?",
             "model.n_layer = many: must be an integer of at least 1 and at most 10000 -> the default is 12",
             "optimizer.beta1 = 1: must be a number of at least 0 and below 1 -> the default is 0.9",
@@ -282,7 +282,7 @@ TEST(Resolve, WrongTypesAndRanges) {
     EXPECT_EQ(problems({wrong}).size(), 1U) << wrong;
   }
   EXPECT_EQ(problems({"model.activation=gelu_tan"}), List{"model.activation = gelu_tan: must be one of gelu, gelu_tanh, relu, "
-                                                          "silu, swiglu -> did you mean model.activation=gelu_tanh?"});
+                                                          "silu, swiglu, geglu -> did you mean model.activation=gelu_tanh?"});
 }
 
 TEST(Resolve, SettingsThatDoNotFitTogether) {

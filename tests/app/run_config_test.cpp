@@ -176,6 +176,8 @@ TEST(RunConfig, LlamasHaveTheParametersOfTheirPapers) {
   EXPECT_EQ(total("qwen3_4B"), 4022468096);
   EXPECT_EQ(total("qwen3_8B"), 8190735360);
   EXPECT_EQ(total("qwen3_32B"), 32762123264);
+  EXPECT_EQ(total("gemma3_270M"), 268098176);
+  EXPECT_EQ(total("gemma3_1B"), 999885952);
 }
 
 TEST(RunConfig, ALlamaTakesEverySetting) {

@@ -54,8 +54,8 @@ TEST_P(PublishedModel, HasTheLogitsOfPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PublishedModel,
-                         testing::Values("gpt2", "gpt2_untied", "llama", "llama_tied", "phi3", "qwen2", "qwen3", "rasbt",
-                                         "rasbt_fused", "smollm3"),
+                         testing::Values("gemma2", "gemma3", "gpt2", "gpt2_untied", "llama", "llama_tied", "phi3", "qwen2",
+                                         "qwen3", "rasbt", "rasbt_fused", "smollm3"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

@@ -25,14 +25,14 @@ VOCABULARY, LENGTH, BATCH, WIDTH, LAYERS = 47, 9, 3, 24, 2
 class Tensors(dict):
     """Random weights by name; what is drawn is what is stored, in the type that it is stored in."""
 
-    def __init__(self, dtype):
+    def __init__(self, dtype, unit_offset=False):
         super().__init__()
-        self.dtype = dtype
+        self.dtype, self.unit_offset = dtype, unit_offset
 
     def add(self, name, *shape):
         noise = torch.randn(*shape) * (0.3 if len(shape) > 1 else 0.2)
-        self[name] = (noise + (1 if name.endswith(("norm.weight", "scale")) or "ln_" in name and name.endswith("weight") else 0)
-                      ).to(self.dtype)
+        gain = name.endswith(("norm.weight", "scale")) or "ln_" in name and name.endswith("weight")
+        self[name] = (noise + (1 if gain and not self.unit_offset else 0)).to(self.dtype)
 
     def linear(self, x, name, transposed=False):
         weight = self[name + ".weight"].double()
@@ -49,8 +49,13 @@ def rms_norm(x, gain, eps):
     return gain.double() * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps))
 
 
-def attend(q, k, v, window=None):
-    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+def capped(x, cap):
+    return cap * torch.tanh(x / cap) if cap else x
+
+
+def attend(q, k, v, window=None, divisor=None, cap=None):
+    scores = q @ k.transpose(-1, -2) / (divisor or q.shape[-1]) ** 0.5
+    scores = capped(scores, cap)
     hidden = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).triu(1)
     if window:
         hidden |= torch.ones_like(hidden).tril(-window)
@@ -127,37 +132,46 @@ def rotate(x, frequency, length=1):
 
 
 def llama(tokens, t, config):
-    x = t["model.embed_tokens.weight"][tokens].double()
+    gemma = config["model_type"].startswith("gemma")
+    x = t["model.embed_tokens.weight"][tokens].double() * (WIDTH ** 0.5 if gemma else 1)
+    gain = lambda name: t[name + ".weight"].double() + (1 if gemma else 0)
     heads, kv_heads, eps = config["num_attention_heads"], config["num_key_value_heads"], config["rms_norm_eps"]
     frequency = frequencies(config)
     rope = config.get("rope_scaling") or {}
     length = 0.1 * math.log(rope["factor"]) + 1 if rope.get("rope_type") == "yarn" else 1
     window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    local = [kind == "sliding_attention" for kind in config.get("layer_types", ["sliding_attention"] * config["num_hidden_layers"])]
+    slow = config["rope_local_base_freq"] ** (-torch.arange(0, config["head_dim"], 2).float() / config["head_dim"]) \
+        if "rope_local_base_freq" in config else frequency
     turned = config.get("no_rope_layers", [1] * config["num_hidden_layers"])
     sizes = [heads * config["head_dim"], kv_heads * config["head_dim"], kv_heads * config["head_dim"]]
     for i in range(config["num_hidden_layers"]):
         h = f"model.layers.{i}."
-        y = rms_norm(x, t[h + "input_layernorm.weight"], eps)
+        y = rms_norm(x, gain(h + "input_layernorm"), eps)
         if h + "self_attn.qkv_proj.weight" in t:
             q, k, v = t.linear(y, h + "self_attn.qkv_proj").split(sizes, -1)
         else:
             q, k, v = (t.linear(y, h + f"self_attn.{part}_proj") for part in "qkv")
         q, k, v = (heads_of(z, n) for z, n in ((q, heads), (k, kv_heads), (v, kv_heads)))
         if h + "self_attn.q_norm.weight" in t:
-            q, k = (rms_norm(z, t[h + f"self_attn.{part}_norm.weight"], eps) for z, part in ((q, "q"), (k, "k")))
+            q, k = (rms_norm(z, gain(h + f"self_attn.{part}_norm"), eps) for z, part in ((q, "q"), (k, "k")))
         if turned[i]:
-            q, k = rotate(q, frequency, length), rotate(k, frequency, length)
+            q, k = (rotate(z, slow if local[i] else frequency, length) for z in (q, k))
         k, v = (z.repeat_interleave(heads // kv_heads, 1) for z in (k, v))
-        x = x + t.linear(attend(q, k, v, window), h + "self_attn.o_proj")
-        y = rms_norm(x, t[h + "post_attention_layernorm.weight"], eps)
+        y = attend(q, k, v, window if local[i] else None, config.get("query_pre_attn_scalar"), config.get("attn_logit_softcapping"))
+        y = t.linear(y, h + "self_attn.o_proj")
+        behind = h + "pre_feedforward_layernorm.weight" in t
+        x = x + (rms_norm(y, gain(h + "post_attention_layernorm"), eps) if behind else y)
+        y = rms_norm(x, gain(h + ("pre_feedforward_layernorm" if behind else "post_attention_layernorm")), eps)
         if h + "mlp.gate_up_proj.weight" in t:
             gate, up = t.linear(y, h + "mlp.gate_up_proj").chunk(2, -1)
         else:
             gate, up = t.linear(y, h + "mlp.gate_proj"), t.linear(y, h + "mlp.up_proj")
-        y = F.silu(gate) * up
-        x = x + t.linear(y, h + "mlp.down_proj")
-    x = rms_norm(x, t["model.norm.weight"], eps)
-    return x @ t.get("lm_head.weight", t["model.embed_tokens.weight"]).double().T
+        y = t.linear((F.gelu(gate, approximate="tanh") if gemma else F.silu(gate)) * up, h + "mlp.down_proj")
+        x = x + (rms_norm(y, gain(h + "post_feedforward_layernorm"), eps) if behind else y)
+    x = rms_norm(x, gain("model.norm"), eps)
+    logits = x @ t.get("lm_head.weight", t["model.embed_tokens.weight"]).double().T
+    return capped(logits, config.get("final_logit_softcapping"))
 
 
 def make_llama(t, config, kind):
@@ -169,6 +183,9 @@ def make_llama(t, config, kind):
         h = f"model.layers.{i}."
         t.add(h + "input_layernorm.weight", WIDTH)
         t.add(h + "post_attention_layernorm.weight", WIDTH)
+        if kind in ("gemma2", "gemma3_text"):
+            t.add(h + "pre_feedforward_layernorm.weight", WIDTH)
+            t.add(h + "post_feedforward_layernorm.weight", WIDTH)
         parts = (("q_proj", heads * head), ("k_proj", kv_heads * head), ("v_proj", kv_heads * head))
         for name, rows in (("qkv_proj", (heads + 2 * kv_heads) * head),) if fused else parts:
             t.add(h + f"self_attn.{name}.weight", rows, WIDTH)
@@ -177,7 +194,7 @@ def make_llama(t, config, kind):
         t.add(h + "self_attn.o_proj.weight", WIDTH, heads * head)
         for name, rows in (("gate_up_proj", 2 * inner),) if fused else (("gate_proj", inner), ("up_proj", inner)):
             t.add(h + f"mlp.{name}.weight", rows, WIDTH)
-        if kind == "qwen3":
+        if kind in ("qwen3", "gemma3_text"):
             t.add(h + "self_attn.q_norm.weight", head)
             t.add(h + "self_attn.k_norm.weight", head)
         t.add(h + "mlp.down_proj.weight", WIDTH, inner)
@@ -263,12 +280,15 @@ def gpt2_model(name, seed, dtype, prefix, layers=LAYERS, untied=False, buffers=F
 
 def llama_model(name, seed, dtype, kind="llama", shards=1, layers=LAYERS, stored_head=False, **more):
     torch.manual_seed(seed)
-    names = {"llama": "Llama", "mistral": "Mistral", "phi3": "Phi3", "qwen2": "Qwen2", "qwen3": "Qwen3", "smollm3": "SmolLM3"}
+    names = {"llama": "Llama", "mistral": "Mistral", "phi3": "Phi3", "qwen2": "Qwen2", "qwen3": "Qwen3", "smollm3": "SmolLM3",
+             "gemma2": "Gemma2", "gemma3_text": "Gemma3"}
+    gemma = kind.startswith("gemma")
     config = {"architectures": [names[kind] + "ForCausalLM"], "model_type": kind,
               "vocab_size": VOCABULARY, "max_position_embeddings": 64, "hidden_size": WIDTH, "intermediate_size": 40,
-              "num_hidden_layers": layers, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 10, "hidden_act": "silu",
+              "num_hidden_layers": layers, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 10,
+              **({"hidden_activation": "gelu_pytorch_tanh"} if gemma else {"hidden_act": "silu"}),
               "rms_norm_eps": 1e-5, "tie_word_embeddings": False, **more}
-    t = Tensors(dtype)
+    t = Tensors(dtype, gemma)
     make_llama(t, config, kind)
     if not config["tie_word_embeddings"]:
         t.add("lm_head.weight", VOCABULARY, WIDTH)
@@ -299,5 +319,11 @@ llama_model("qwen3", 8, torch.bfloat16, "qwen3", tie_word_embeddings=True, rope_
                                                "original_max_position_embeddings": 16})
 llama_model("smollm3", 9, torch.bfloat16, "smollm3", tie_word_embeddings=True, rope_theta=1e2, no_rope_layers=[1, 0])
 llama_model("phi3", 10, torch.bfloat16, "phi3", layers=1, rope_theta=1e2, sliding_window=3, num_attention_heads=4, head_dim=6)
+llama_model("gemma2", 11, torch.bfloat16, "gemma2", tie_word_embeddings=True, rope_theta=1e2, sliding_window=4,
+            layer_types=["sliding_attention", "full_attention"], query_pre_attn_scalar=7, attn_logit_softcapping=2.0,
+            final_logit_softcapping=3.0)
+llama_model("gemma3", 12, torch.bfloat16, "gemma3_text", layers=3, tie_word_embeddings=True, rope_theta=1e4, rope_local_base_freq=50.0,
+            rope_scaling={"rope_type": "llama3", **SCALING}, sliding_window=3, sliding_window_pattern=2,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"], query_pre_attn_scalar=10)
 rasbt_model("rasbt", 6, False, False, torch.float32)
 rasbt_model("rasbt_fused", 7, True, True, torch.bfloat16)

@@ -11,15 +11,20 @@ ops::AttentionShape shape_of(std::int64_t samples, std::int64_t length, std::int
   return {samples, length, length, length, heads, kv_heads, head_size};
 }
 
-class AttentionGradient : public testing::TestWithParam<float> {};
+class AttentionGradient : public testing::TestWithParam<std::tuple<float, double, double>> {};
 
-INSTANTIATE_TEST_SUITE_P(Dropout, AttentionGradient, testing::Values(0.0F, 0.3F));
+INSTANTIATE_TEST_SUITE_P(DropoutScaleAndCap, AttentionGradient,
+                         testing::Values(std::tuple{0.0F, 0.0, 0.0}, std::tuple{0.3F, 0.0, 0.0}, std::tuple{0.0F, 1.5, 0.0},
+                                         std::tuple{0.0F, 0.0, 0.8}, std::tuple{0.3F, 1.5, 0.8}));
 
 TEST_P(AttentionGradient, OfTheReferenceAgainstFiniteDifferences) {
   const auto ops = ops::make_reference_ops();
-  ops::DropoutSite site{.p = GetParam(), .key = {1, 2}, .first_sample = 3, .index_stride = 5};
+  const auto [dropout, scale, softcap] = GetParam();
+  ops::DropoutSite site{.p = dropout, .key = {1, 2}, .first_sample = 3, .index_stride = 5};
   for (const std::int64_t kv_heads : {4, 2, 1}) {
-    const ops::AttentionShape shape = shape_of(2, 5, 4, kv_heads, 3);
+    ops::AttentionShape shape = shape_of(2, 5, 4, kv_heads, 3);
+    shape.scale = scale;
+    shape.softcap = softcap;
     HostTensor q = HostTensor::random({10, 12}, 1), k = HostTensor::random({10, 3 * kv_heads}, 2);
     HostTensor v = HostTensor::random({10, 3 * kv_heads}, 3);
     const HostTensor d_o = HostTensor::random({10, 12}, 4);

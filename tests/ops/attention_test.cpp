@@ -27,9 +27,10 @@ using Floats = std::vector<float>;
 struct Sizes {
   std::int64_t samples, rows, heads, kv_heads, head_size;
   DType type = DType::f32;
+  double scale = 0, softcap = 0;
   friend std::ostream& operator<<(std::ostream& out, const Sizes& s) {
     return out << name_of(s.type) << "_B" << s.samples << "_T" << s.rows << "_H" << s.heads << "_K" << s.kv_heads << "_D"
-               << s.head_size;
+               << s.head_size << (s.softcap > 0 ? "_capped" : "");
   }
 };
 
@@ -65,7 +66,12 @@ struct Results {
   HostTensor o, lse, d_qkv;
 };
 
-AttentionShape whole(const Sizes& s) { return {s.samples, s.rows, s.rows, s.rows, s.heads, s.kv_heads, s.head_size}; }
+AttentionShape whole(const Sizes& s) {
+  AttentionShape shape{s.samples, s.rows, s.rows, s.rows, s.heads, s.kv_heads, s.head_size};
+  shape.scale = s.scale;
+  shape.softcap = s.softcap;
+  return shape;
+}
 
 /// Forward, then backward with a random gradient of o.
 Results run(Attention& attention, const Fused& qkv, const DropoutSite& dropout = {}) {
@@ -168,7 +174,10 @@ TEST_P(AttentionOf, GivesARowTheSameBitsInAShorterCall) {
     for (std::int64_t rows : {std::int64_t{1}, std::int64_t{7}, s.rows}) {
       rows = std::min(rows, s.rows - first);
       // Rows [first, first + rows) of sample 0, with the keys before them in a cache that has room for all.
-      const AttentionShape shape{samples, rows, first + rows, s.rows, s.heads, s.kv_heads, s.head_size};
+      AttentionShape shape = whole(s);
+      shape.samples = samples;
+      shape.queries = rows;
+      shape.keys = first + rows;
       const Floats part = forward_only(attention, qkv.q().slice_rows(first, rows), qkv.k().slice_rows(0, s.rows),
                                        qkv.v().slice_rows(0, s.rows), shape);
       EXPECT_TRUE(same_bits(part, Floats(all.begin() + first * width, all.begin() + (first + rows) * width)))
@@ -182,7 +191,10 @@ INSTANTIATE_TEST_SUITE_P(Sizes, AttentionOf,
                                          Sizes{2, 129, 4, 2, 64}, Sizes{1, 64, 3, 3, 128}, Sizes{1, 300, 1, 1, 256},
                                          Sizes{3, 200, 6, 3, 17}, Sizes{1, 1, 1, 1, 1, DType::bf16},
                                          Sizes{2, 7, 2, 2, 30, DType::bf16}, Sizes{2, 129, 4, 2, 64, DType::bf16},
-                                         Sizes{1, 300, 1, 1, 256, DType::bf16}, Sizes{3, 200, 6, 3, 17, DType::bf16}),
+                                         Sizes{1, 300, 1, 1, 256, DType::bf16}, Sizes{3, 200, 6, 3, 17, DType::bf16},
+                                         Sizes{2, 129, 4, 2, 64, DType::f32, 0.3, 1.5},
+                                         Sizes{3, 200, 6, 3, 17, DType::f32, 0, 0.7},
+                                         Sizes{2, 129, 4, 2, 64, DType::bf16, 0.3, 1.5}),
                          testing::PrintToStringParamName());
 
 class AttentionStored : public testing::TestWithParam<DType> {};

@@ -40,6 +40,35 @@ TEST_P(Counts, EqualsReference) {
       0);
 }
 
+TEST_P(Counts, SoftCapsEqualTheReference) {
+  if (type() != DType::f32) GTEST_SKIP() << "logits are f32";
+  const HostTensor x = HostTensor::random({count()}, 1, 9), d = HostTensor::random({count()}, 2);
+  compare_everywhere(
+      [&](ops::Ops& ops) {
+        HostTensor capped = x, alone = x, tanhs = x, back = d;
+        ops.elementwise().soft_cap(capped, tanhs, 4);
+        ops.elementwise().soft_cap(alone, {}, 4);
+        ops.elementwise().soft_cap_backward(back, tanhs);
+        EXPECT_EQ(different_bits(capped.values(), alone.values()), 0U);
+        return Results{capped, tanhs, back};
+      },
+      2e-6);
+}
+
+TEST(SoftCap, SlopeIsThatOfFiniteDifferences) {
+  const auto ops = ops::make_reference_ops();
+  HostTensor x = HostTensor::random({20}, 1, 3), tanhs = x, capped = x, d = HostTensor::random({20}, 2);
+  const HostTensor weights = d;
+  const auto loss = [&] {
+    capped = x;
+    ops->elementwise().soft_cap(capped, tanhs, 2);
+    return inner(capped, weights);
+  };
+  loss();
+  ops->elementwise().soft_cap_backward(d, tanhs);
+  expect_gradient(d, x, loss, 1e-2F, 1e-4);
+}
+
 TEST_P(Counts, SumsAreFinishedAsInTheReference) {
   const HostTensor sums = HostTensor::random({3, count()}, 1), bias = HostTensor::random({count()}, 2).as(type()),
                    residual = HostTensor::random({3, count()}, 3).as(type());
@@ -224,6 +253,10 @@ TEST(Elementwise, BrokenRules) {
   EXPECT_THROW(elementwise.zero(strided), BrokenRule);
   EXPECT_THROW(elementwise.fill(strided, 1), BrokenRule);
   EXPECT_THROW(elementwise.scale(strided, 1), BrokenRule);
+  EXPECT_THROW(elementwise.soft_cap(strided, {}, 1), BrokenRule);
+  EXPECT_THROW(elementwise.soft_cap(x, shorter, 1), BrokenRule);
+  EXPECT_THROW(elementwise.soft_cap(x, {}, 0), BrokenRule);
+  EXPECT_THROW(elementwise.soft_cap_backward(x, shorter), BrokenRule);
   EXPECT_THROW(elementwise.cast(shorter, x), BrokenRule);
   EXPECT_THROW(elementwise.add(shorter, x), BrokenRule);
   EXPECT_THROW(elementwise.normal(strided, rng, 0, 0, 1), BrokenRule);

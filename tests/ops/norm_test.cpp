@@ -34,8 +34,8 @@ TEST_P(NormSizes, ForwardEqualsReference) {
         [&](ops::Ops& ops) {
           HostTensor n = in.matrix(), stats({in.rows, 2}), again = n;
           const Tensor bias = with_bias ? in.bias.tensor() : Tensor{};
-          ops.norm().forward(n, stats, in.x, in.gain, bias, eps);
-          ops.norm().apply(again, stats, in.x, in.gain, bias);
+          ops.norm(ops::NormForm::layer).forward(n, stats, in.x, in.gain, bias, eps);
+          ops.norm(ops::NormForm::layer).apply(again, stats, in.x, in.gain, bias);
           EXPECT_EQ(different_bits(n.values(), again.values()), 0U);
           return Results{n, stats};
         },
@@ -46,13 +46,14 @@ TEST_P(NormSizes, ForwardEqualsReference) {
 TEST_P(NormSizes, BackwardEqualsReference) {
   const NormInputs in = inputs();
   HostTensor normed = in.matrix(), stats({in.rows, 2});
-  ops::make_reference_ops()->norm().forward(normed, stats, in.x, in.gain, in.bias, eps);
+  ops::make_reference_ops()->norm(ops::NormForm::layer).forward(normed, stats, in.x, in.gain, in.bias, eps);
   for (const bool accumulate : {true, false}) {
     compare_everywhere(
         [&](ops::Ops& ops) {
           HostTensor dx = in.matrix(), n = dx;
           HostTensor d_gain = HostTensor::random({in.columns}, 6), d_bias = HostTensor::random({in.columns}, 7);
-          ops.norm().backward({dx, n, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, in.residual, accumulate});
+          ops.norm(ops::NormForm::layer)
+              .backward({dx, n, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, in.residual, accumulate});
           return Results{dx, n, d_gain, d_bias};
         },
         1e-5);
@@ -62,12 +63,13 @@ TEST_P(NormSizes, BackwardEqualsReference) {
 TEST_P(NormOf, BackwardInPlaceWithoutOptionalParts) {
   const NormInputs in(9, 40, GetParam());
   HostTensor normed = in.matrix(), stats({9, 2});
-  ops::make_reference_ops()->norm().forward(normed, stats, in.x, in.gain, {}, eps);
+  ops::make_reference_ops()->norm(ops::NormForm::layer).forward(normed, stats, in.x, in.gain, {}, eps);
   compare_everywhere(
       [&](ops::Ops& ops) {
         HostTensor d_gain({40}), over_dn = in.dn, over_residual = in.residual;
-        ops.norm().backward({over_dn, {}, d_gain, {}, over_dn, in.x, stats, in.gain, {}, {}, false});
-        ops.norm().backward({over_residual, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, over_residual, true});
+        ops.norm(ops::NormForm::layer).backward({over_dn, {}, d_gain, {}, over_dn, in.x, stats, in.gain, {}, {}, false});
+        ops.norm(ops::NormForm::layer)
+            .backward({over_residual, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, over_residual, true});
         return Results{over_dn, over_residual, d_gain};
       },
       1e-5);
@@ -77,11 +79,11 @@ TEST_P(NormOf, BackwardInPlaceWithoutOptionalParts) {
 TEST(Norm, BackwardInRounds) {
   const NormInputs in(150, 45000);
   HostTensor normed({150, 45000}), stats({150, 2});
-  ops::make_reference_ops()->norm().forward(normed, stats, in.x, in.gain, in.bias, eps);
+  ops::make_reference_ops()->norm(ops::NormForm::layer).forward(normed, stats, in.x, in.gain, in.bias, eps);
   compare_everywhere(
       [&](ops::Ops& ops) {
         HostTensor dx({150, 45000}), d_gain({45000}), d_bias({45000});
-        ops.norm().backward({dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false});
+        ops.norm(ops::NormForm::layer).backward({dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false});
         return Results{dx, d_gain, d_bias};
       },
       1e-5);
@@ -90,7 +92,7 @@ TEST(Norm, BackwardInRounds) {
 TEST_P(NormOf, SlicesOfRowsHaveEqualBits) {
   const NormInputs in(130, 96, GetParam());
   for (const auto& machine : machines()) {
-    ops::Norm& norm = machine->ops->norm();
+    ops::Norm& norm = machine->ops->norm(ops::NormForm::layer);
     HostTensor n = in.matrix(), stats({130, 2}), dx = n, d_gain({96}), d_bias({96});
     norm.forward(n, stats, in.x, in.gain, in.bias, eps);
     norm.backward({dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false});
@@ -114,7 +116,8 @@ TEST_P(NormOf, StridedRows) {
   compare_everywhere(
       [&](ops::Ops& ops) {
         HostTensor out({20, 80}, GetParam()), stats({20, 2});
-        ops.norm().forward(out.tensor().slice_columns(5, 33), stats, wide.tensor().slice_columns(11, 33), gain, bias, eps);
+        ops.norm(ops::NormForm::layer)
+            .forward(out.tensor().slice_columns(5, 33), stats, wide.tensor().slice_columns(11, 33), gain, bias, eps);
         return Results{out, stats};
       },
       2e-6);
@@ -125,11 +128,11 @@ TEST(Norm, ReferenceAgainstFiniteDifferences) {
   const auto ops = ops::make_reference_ops();
   HostTensor n({3, 30}), stats({3, 2}), dx({3, 30}), d_gain({30}), d_bias({30});
   const auto loss = [&] {
-    ops->norm().forward(n, stats, in.x, in.gain, in.bias, eps);
+    ops->norm(ops::NormForm::layer).forward(n, stats, in.x, in.gain, in.bias, eps);
     return inner(n, in.dn);
   };
   loss();
-  ops->norm().backward({dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false});
+  ops->norm(ops::NormForm::layer).backward({dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false});
   expect_gradient(dx, in.x, loss, 1e-2F, 1e-4);
   expect_gradient(d_gain, in.gain, loss, 1e-1F, 1e-5);
   expect_gradient(d_bias, in.bias, loss, 1e-1F, 1e-5);
@@ -138,13 +141,14 @@ TEST(Norm, ReferenceAgainstFiniteDifferences) {
 TEST(Norm, RowsWiderThanTheWorkspaceAreRefused) {
   const HostTensor x({1, 140000}), stats({1, 2}), columns({140000});
   for (const auto& machine : machines()) {
-    EXPECT_THROW(machine->ops->norm().backward({x, {}, columns, {}, x, x, stats, columns, {}, {}, false}), BrokenRule);
+    EXPECT_THROW(machine->ops->norm(ops::NormForm::layer).backward({x, {}, columns, {}, x, x, stats, columns, {}, {}, false}),
+                 BrokenRule);
   }
 }
 
 TEST(Norm, BrokenRules) {
   const auto ops = ops::make_reference_ops();
-  ops::Norm& norm = ops->norm();
+  ops::Norm& norm = ops->norm(ops::NormForm::layer);
   HostTensor x({4, 8}), n({4, 8}), stats({4, 2}), gain({8}), narrow_gain({7}), short_n({3, 8}), empty_columns({4, 0});
   EXPECT_THROW(norm.forward(short_n, stats, x, gain, {}, eps), BrokenRule);
   EXPECT_THROW(norm.forward(n, gain, x, narrow_gain, {}, eps), BrokenRule);

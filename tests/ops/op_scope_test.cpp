@@ -69,7 +69,7 @@ TEST_P(OpScopes, EveryOpTellsOfItself) {
   HostTensor packed({8, 8});
   expect("linear.prepack", [&] { linear.prepack(w, packed); });
 
-  for (Norm* norm : {&ops_->norm(), &ops_->rms_norm()}) {
+  for (Norm* norm : {&ops_->norm(NormForm::layer), &ops_->norm(NormForm::rms), &ops_->norm(NormForm::rms_unit_offset)}) {
     expect("norm.forward", [&] { norm->forward(y, stats, x, gain, {}, 1e-5F); });
     expect("norm.apply", [&] { norm->apply(y, stats, x, gain, {}); });
     expect("norm.backward", [&] { norm->backward({dx, {}, d_gain, {}, dy, x, stats, gain, {}, {}, false}); });

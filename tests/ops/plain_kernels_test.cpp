@@ -104,16 +104,17 @@ TEST_P(PlainNorm, HasTheBitsOfTheFused) {
     const auto random = [&](Shape shape, std::uint32_t seed) { return HostTensor::random(shape, seed, 3).as(GetParam()); };
     const HostTensor x = random({rows, columns}, 1), gain = random({columns}, 2), bias = random({columns}, 3),
                      dn = random({rows, columns}, 4), residual = random({rows, columns}, 5);
-    for (const bool centred : {true, false}) {
+    for (const ops::NormForm form : {ops::NormForm::layer, ops::NormForm::rms, ops::NormForm::rms_unit_offset}) {
       expect_same_bits({.norm = true}, [&](ops::Ops& ops) {
-        ops::Norm& norm = centred ? ops.norm() : ops.rms_norm();
-        HostTensor n = x, again = x, once_more = x, stats({rows, 2}), dx = dn, own = x;
+        ops::Norm& norm = ops.norm(form);
+        HostTensor n = x, added = residual, again = x, once_more = x, stats({rows, 2}), dx = dn, own = x;
         HostTensor d_gain = HostTensor::random({columns}, 6), d_bias = HostTensor::random({columns}, 7), fresh = d_gain;
         norm.forward(n, stats, x, gain, bias, 1e-5F);
+        norm.forward(added, stats, x, gain, {}, 1e-5F, added);
         norm.apply(again, stats, x, gain, {});
         norm.backward({dx, once_more, d_gain, d_bias, dx, x, stats, gain, bias, residual, true});
         norm.backward({own, {}, fresh, {}, dn, x, stats, gain, {}, {}, false});
-        return Results{n, stats, again, once_more, dx, d_gain, d_bias, own, fresh};
+        return Results{n, added, stats, again, once_more, dx, d_gain, d_bias, own, fresh};
       });
     }
   }

@@ -11,33 +11,39 @@ namespace {
 
 constexpr float eps = 1e-5F;
 
-class RmsNormSizes : public testing::TestWithParam<std::tuple<std::pair<std::int64_t, std::int64_t>, DType>> {};
+using ops::NormForm;
+
+const auto forms = testing::Values(NormForm::rms, NormForm::rms_unit_offset);
+
+class RmsNormSizes : public testing::TestWithParam<std::tuple<std::pair<std::int64_t, std::int64_t>, DType, NormForm>> {};
 
 INSTANTIATE_TEST_SUITE_P(Odd, RmsNormSizes,
                          testing::Combine(testing::Values(std::pair{1, 1}, std::pair{7, 30}, std::pair{65, 17},
                                                           std::pair{130, 128}, std::pair{3, 1025}, std::pair{300, 768}),
-                                          storage_types));
+                                          storage_types, forms));
 
-class RmsNormOf : public testing::TestWithParam<DType> {};
+class RmsNormOf : public testing::TestWithParam<std::tuple<DType, NormForm>> {};
 
-INSTANTIATE_TEST_SUITE_P(Storage, RmsNormOf, storage_types);
+INSTANTIATE_TEST_SUITE_P(Storage, RmsNormOf, testing::Combine(storage_types, forms));
 
 TEST_P(RmsNormSizes, EqualsReference) {
-  const auto& [sizes, type] = GetParam();
+  const auto& [sizes, type, form] = GetParam();
   const NormInputs in(sizes.first, sizes.second, type);
   HostTensor normed = in.matrix(), kept({in.rows, 2});
-  ops::make_reference_ops()->rms_norm().forward(normed, kept, in.x, in.gain, {}, eps);
+  ops::make_reference_ops()->norm(form).forward(normed, kept, in.x, in.gain, {}, eps);
   for (const bool accumulate : {true, false}) {
     compare_everywhere(
-        [&](ops::Ops& ops) {
-          HostTensor n = in.matrix(), stats({in.rows, 2}), again = n, dx = n, n_of_backward = n;
+        [&, form = form](ops::Ops& ops) {
+          ops::Norm& norm = ops.norm(form);
+          HostTensor n = in.matrix(), stats({in.rows, 2}), again = n, dx = n, n_of_backward = n, added = in.residual;
           HostTensor d_gain = HostTensor::random({in.columns}, 6);
-          ops.rms_norm().forward(n, stats, in.x, in.gain, {}, eps);
-          ops.rms_norm().apply(again, stats, in.x, in.gain, {});
+          norm.forward(added, stats, in.x, in.gain, {}, eps, added);
+          norm.forward(n, stats, in.x, in.gain, {}, eps);
+          norm.apply(again, stats, in.x, in.gain, {});
           EXPECT_EQ(different_bits(n.values(), again.values()), 0U);
           for (std::int64_t i = 0; i < in.rows; ++i) EXPECT_EQ(stats[static_cast<std::size_t>(2 * i)], 0.0F);
-          ops.rms_norm().backward({dx, n_of_backward, d_gain, {}, in.dn, in.x, kept, in.gain, {}, in.residual, accumulate});
-          return Results{n, stats, dx, n_of_backward, d_gain};
+          norm.backward({dx, n_of_backward, d_gain, {}, in.dn, in.x, kept, in.gain, {}, in.residual, accumulate});
+          return Results{n, added, stats, dx, n_of_backward, d_gain};
         },
         1e-5);
   }
@@ -47,14 +53,17 @@ TEST(RmsNorm, DividesByTheRootOfTheMeanSquare) {
   const auto ops = ops::make_reference_ops();
   HostTensor x({1, 4}), n({1, 4}), stats({1, 2});
   x.values() = {2, -2, 2, -2};
-  ops->rms_norm().forward(n, stats, x, HostTensor::filled({4}, 3), {}, 1e-12F);
+  ops->norm(NormForm::rms).forward(n, stats, x, HostTensor::filled({4}, 3), {}, 1e-12F);
   for (std::size_t i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(n[i], x[i] > 0 ? 3.0F : -3.0F);
+  ops->norm(NormForm::rms_unit_offset).forward(n, stats, x, HostTensor::filled({4}, 3), {}, 1e-12F);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(n[i], x[i] > 0 ? 4.0F : -4.0F);
 }
 
 TEST_P(RmsNormOf, SlicesOfRowsHaveEqualBits) {
-  const NormInputs in(130, 96, GetParam());
+  const auto& [type, form] = GetParam();
+  const NormInputs in(130, 96, type);
   for (const auto& machine : machines()) {
-    ops::Norm& norm = machine->ops->rms_norm();
+    ops::Norm& norm = machine->ops->norm(form);
     HostTensor n = in.matrix(), stats({130, 2}), dx = n, d_gain({96});
     norm.forward(n, stats, in.x, in.gain, {}, eps);
     norm.backward({dx, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, {}, false});
@@ -73,15 +82,17 @@ TEST_P(RmsNormOf, SlicesOfRowsHaveEqualBits) {
 TEST(RmsNorm, ReferenceAgainstFiniteDifferences) {
   NormInputs in(3, 30);
   const auto ops = ops::make_reference_ops();
-  HostTensor n({3, 30}), stats({3, 2}), dx({3, 30}), d_gain({30});
-  const auto loss = [&] {
-    ops->rms_norm().forward(n, stats, in.x, in.gain, {}, eps);
-    return inner(n, in.dn);
-  };
-  loss();
-  ops->rms_norm().backward({dx, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, {}, false});
-  expect_gradient(dx, in.x, loss, 1e-2F, 1e-4);
-  expect_gradient(d_gain, in.gain, loss, 1e-1F, 1e-5);
+  for (const NormForm form : {NormForm::rms, NormForm::rms_unit_offset}) {
+    HostTensor n({3, 30}), stats({3, 2}), dx({3, 30}), d_gain({30});
+    const auto loss = [&] {
+      ops->norm(form).forward(n, stats, in.x, in.gain, {}, eps);
+      return inner(n, in.dn);
+    };
+    loss();
+    ops->norm(form).backward({dx, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, {}, false});
+    expect_gradient(dx, in.x, loss, 1e-2F, 1e-4);
+    expect_gradient(d_gain, in.gain, loss, 1e-1F, 1e-5);
+  }
 }
 
 }  // namespace

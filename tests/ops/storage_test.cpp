@@ -25,7 +25,7 @@ TEST(Storage, TensorsOfOneCallAgree) {
   const auto ops = ops::make_reference_ops();
   const HostTensor x({4, 8}, bf16), wide({4, 8}), row({8}, bf16), wide_row({8}), stats({4, 2}), delta({4, 9});
   std::vector<std::int32_t> ids(4);
-  ops::Norm& norm = ops->norm();
+  ops::Norm& norm = ops->norm(ops::NormForm::layer);
   expect_refused("n", [&] { norm.forward(wide, stats, x, row, row, 1e-5F); });
   expect_refused("gain", [&] { norm.forward(x, stats, x, wide_row, row, 1e-5F); });
   expect_refused("bias", [&] { norm.apply(x, stats, x, row, wide_row); });
@@ -82,7 +82,7 @@ TEST(Storage, WhatIsNotFiniteGoesThroughBf16) {
     EXPECT_EQ(twice[33], -INFINITY);
     EXPECT_EQ(twice[39], INFINITY);
     EXPECT_EQ(twice[40], 2 * x[40]);
-    ops->norm().forward(n, stats, x, gain, {}, 1e-5F);
+    ops->norm(ops::NormForm::layer).forward(n, stats, x, gain, {}, 1e-5F);
     for (std::size_t i = 0; i < 80; ++i) EXPECT_EQ(std::isnan(n[i]), i < 40);
     ops->dropout().backward(dx, x, {});
     EXPECT_TRUE(std::isnan(dx[17]));

@@ -1,4 +1,4 @@
-"""Tiny random models of every family, made by transformers: logits, gradients and greedy text are theirs, and convert gives their files.
+"""Tiny random models of every family, made by transformers: logits, gradients and greedy text are theirs; so are convert's files.
 
 Skips without PyTorch and transformers. LOCKSTEP_DUMP_CASES=all tries every case; else some of them.
 """
@@ -42,6 +42,16 @@ CASES = {
     "smollm3 with biases": ("smollm3", dict(no_rope_layer_interval=2, attention_bias=True, mlp_bias=True)),
     "phi3": ("phi3", {}),
     "phi3 with a window": ("phi3", dict(sliding_window=6)),
+    "gemma": ("gemma", dict(head_dim=14)),
+    "gemma2": ("gemma2", dict(head_dim=12, sliding_window=6, query_pre_attn_scalar=9, attn_logit_softcapping=2.0,
+                              final_logit_softcapping=3.0)),
+    "gemma2 without caps": ("gemma2", dict(head_dim=8, sliding_window=9, query_pre_attn_scalar=8, attn_logit_softcapping=None,
+                                           final_logit_softcapping=None, tie_word_embeddings=False)),
+    "gemma3": ("gemma3_text", dict(head_dim=10, sliding_window=7, query_pre_attn_scalar=20, num_hidden_layers=7)),
+    "gemma3, two of three, linear": ("gemma3_text", dict(
+        head_dim=8, sliding_window=5, query_pre_attn_scalar=8, layer_types=[SLIDES, SLIDES, SEES, SLIDES, SLIDES],
+        rope_parameters={SEES: {"rope_type": "linear", "factor": 4.0, "rope_theta": 2e4},
+                         SLIDES: {"rope_type": "default", "rope_theta": 50.0}})),
     "llama, linear": ("llama", rope("linear", factor=3.0)),
     "llama, dynamic": ("llama", rope("dynamic", factor=3.0)),
     "llama, llama3": ("llama", rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -75,10 +85,19 @@ def make(kind, more):
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**SIZES, **more}), attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(torch.randn_like(parameter) * (0.3 if parameter.dim() > 1 else 0.2) + (1 if "norm" in name else 0))
+            parameter.copy_(torch.randn_like(parameter) * 0.2 + (1 if "norm" in name and "gemma" not in kind else 0))
             if parameter.shape[0] == VOCABULARY:
                 parameter[PRINTABLE:] = 0  # their logits are 0, so the likeliest token is another one
     return model
+
+
+# One step of gradient descent is the gradient; so long a step leaves little of the weights' own rounding.
+STEP = 1024.0
+TRAINING = ("train.max_iters=1", "optimizer.name=sgd", "optimizer.momentum=0", "optimizer.weight_decay=0",
+            f"optimizer.learning_rate={STEP}", "optimizer.schedule=cosine", "train.warmup_iters=0", "optimizer.grad_clip=0",
+            "data.order=partition", "data.ids=uint16", f"model.block_size={LENGTH}")
+LAYOUTS = {"one rank": (), "tp": ("--ranks", "2", "parallel.tp=2"), "pp": ("--ranks", "2", "parallel.pp=2"),
+           "cp": ("--ranks", "2", "parallel.cp=2"), "zero": ("--ranks", "2", "memory.zero=3")}
 
 
 class Families(unittest.TestCase):
@@ -120,6 +139,8 @@ class Families(unittest.TestCase):
         with torch.no_grad():
             self.assertLess(relative(back(tokens).logits, wanted), 1e-12)
 
+        self.check_gradients(name, theirs, model)
+
         (theirs / "tokenizer.json").write_text(json.dumps(TOKENIZER))
         ids = tokens[:1, :5]
         with torch.no_grad():
@@ -129,6 +150,33 @@ class Families(unittest.TestCase):
         written = lockstep("generate", theirs, "--prompt", text[:5], "--tokens", str(LENGTH), "--temperature", "0", "--ignore-end",
                            "--color", "never")
         self.assertEqual(written.strip(), text)
+
+
+    def check_gradients(self, name, theirs, model):
+        """Of the mean loss of two samples, in several layouts."""
+        model.float()  # what was saved
+        before = {key: value.double() for key, value in load_file(theirs / "model.safetensors").items()}
+        model.double().zero_grad()
+        data = self.folder / (name + ".data")
+        data.mkdir()
+        text = torch.randint(3, PRINTABLE, (2 * LENGTH + 1,))  # PyTorch leaves the row of the padding token alone
+        for part in ("train", "val"):
+            (data / f"{part}.bin").write_bytes(text.to(torch.uint16).numpy().tobytes())
+        logits = model(text[:-1].view(2, LENGTH)).logits
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), text[1:]).backward()
+        wanted = {key: parameter.grad for key, parameter in model.named_parameters()}
+        largest = max(gradient.norm().item() for gradient in wanted.values())
+        for layout, words in LAYOUTS.items():
+            run = self.folder / (name + layout)
+            ranks = 2 if layout == "zero" else 1
+            lockstep("train", data, f"train.init_from={theirs}", f"log.dir={run}", f"model.batch_size={2 // ranks}", *TRAINING, *words)
+            lockstep("convert", run, f"{run}.out", "--dtype", "fp32")
+            after = load_file(pathlib.Path(f"{run}.out") / "model.safetensors")
+            for key, gradient in wanted.items():
+                if key in before:
+                    wrong = ((before[key] - after[key].double()) / STEP - gradient).norm().item()
+                    # What is zero but for rounding, as of biases of keys that do not turn, is held against the others.
+                    self.assertLess(wrong, 1e-5 * max(gradient.norm().item(), 1e-3 * largest), f"{layout}: {key}")
 
 
 if __name__ == "__main__":

@@ -98,6 +98,8 @@ class FaultySums final : public ops::Elementwise {
   void do_join(const Tensor& x, const Tensor& high, const Tensor& low) override { elementwise_.join(x, high, low); }
   void do_add(const Tensor& y, const Tensor& x) override { elementwise_.add(y, x); }
   void do_scale(const Tensor& x, float factor) override { elementwise_.scale(x, factor); }
+  void do_soft_cap(const Tensor& x, const Tensor& tanhs, float cap) override { elementwise_.soft_cap(x, tanhs, cap); }
+  void do_soft_cap_backward(const Tensor& d, const Tensor& tanhs) override { elementwise_.soft_cap_backward(d, tanhs); }
   void do_normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std) override {
     elementwise_.normal(x, rng, first, mean, std);
   }
@@ -112,8 +114,7 @@ class FaultyOps final : public ops::Ops {
  public:
   FaultyOps(std::unique_ptr<ops::Ops> usual, OpsFault fault) : ops_(std::move(usual)), fault_(std::move(fault)) {}
   ops::Linear& linear() override { return ops_->linear(); }
-  ops::Norm& norm() override { return ops_->norm(); }
-  ops::Norm& rms_norm() override { return ops_->rms_norm(); }
+  ops::Norm& norm(ops::NormForm form) override { return ops_->norm(form); }
   ops::Attention& attention() override { return attention_; }
   ops::Rotary& rotary() override { return rotary_; }
   ops::Activations& activation() override { return ops_->activation(); }

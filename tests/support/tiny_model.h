@@ -56,4 +56,18 @@ inline arch::ModelConfig tiny_qwen3() {
   return config;
 }
 
+/// Those of Gemma 2 and 3 together: norms behind branches, gains of 1 + what is trained, scaled embeddings and scores, caps of
+/// scores and logits, two thetas.
+inline arch::ModelConfig tiny_gemma() {
+  arch::ModelConfig config = tiny_qwen3();
+  config.activation = arch::ActivationKind::gelu_tanh;
+  config.post_norm = config.unit_offset = true;
+  config.embedding_scale = 5;
+  config.attention_scale = 0.4;
+  config.attention_softcap = 2;
+  config.logit_softcap = 3;
+  config.rope = {.theta = 1e6, .local_theta = 100};
+  return config;
+}
+
 }  // namespace lockstep::support

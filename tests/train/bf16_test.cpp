@@ -30,7 +30,8 @@ std::vector<arch::ModelConfig> models() {
   untied.tied = untied.bias = false;
   arch::ModelConfig dropping = support::tiny_llama();
   dropping.dropout = 0.2F;
-  return {support::tiny_model(), untied, support::tiny_llama(), support::tiny_qwen2(), support::tiny_qwen3(), dropping};
+  return {support::tiny_model(), untied,  support::tiny_llama(), support::tiny_qwen2(), support::tiny_qwen3(),
+          support::tiny_gemma(), dropping};
 }
 
 parallel::ParameterStore::Shard shard(const Engine& engine, std::size_t unit) {

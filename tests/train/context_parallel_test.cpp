@@ -14,7 +14,8 @@ using support::LayoutRun;
 const std::vector<std::string> methods{"context=allgather", "context=ulysses", "context=ring"};
 
 std::vector<arch::ModelConfig> models_with_dropout() {
-  std::vector<arch::ModelConfig> all{support::tiny_model(), support::tiny_llama(), support::tiny_qwen2(), support::tiny_qwen3()};
+  std::vector<arch::ModelConfig> all{support::tiny_model(), support::tiny_llama(), support::tiny_qwen2(), support::tiny_qwen3(),
+                                     support::tiny_gemma()};
   for (arch::ModelConfig& model : all) model.dropout = 0.2F;
   return all;
 }

@@ -127,7 +127,8 @@ TEST(RankMemory, TensorsOfAllLayersAddUpToTheWhole) {
 }
 
 TEST(RankMemory, WhatHostAndDeviceBothUseIsCountedOnBoth) {
-  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama(), support::tiny_qwen3()}) {
+  for (const arch::ModelConfig& model :
+       {support::tiny_model(), support::tiny_llama(), support::tiny_qwen3(), support::tiny_gemma()}) {
     const EngineConfig config = support::tiny_config(model);
     support::FarMachine far(1);
     support::Machine& machine = far.machine();

@@ -102,7 +102,7 @@ void expect_slopes_of_the_loss(LayoutRun run) {
 
 /// GPT-2 with biases and a tied head; Llama with fewer key/value heads than heads; norms of heads and windows.
 std::vector<arch::ModelConfig> models(std::int64_t layers) {
-  std::vector<arch::ModelConfig> all{support::tiny_model(), support::tiny_llama(), support::tiny_qwen3()};
+  std::vector<arch::ModelConfig> all{support::tiny_model(), support::tiny_llama(), support::tiny_qwen3(), support::tiny_gemma()};
   for (arch::ModelConfig& model : all) model.layers = layers;
   return all;
 }

@@ -32,7 +32,8 @@ std::vector<float> logits(const LayoutRun& run, const io::Path& checkpoint) {
 }
 
 TEST(ZeroLeases, ReadersThatHavePartsReadTheSame) {
-  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama(), support::tiny_qwen3()}) {
+  for (const arch::ModelConfig& model :
+       {support::tiny_model(), support::tiny_llama(), support::tiny_qwen3(), support::tiny_gemma()}) {
     const TempFolder folder;
     const io::Path checkpoint = support::save({.layout = "dp=2,zero=3", .model = model}, folder.path(), 0).folder;
     const std::vector<float> whole = logits({.model = model}, checkpoint);

@@ -103,6 +103,12 @@ void check_attention(const RunConfig& config, std::vector<Problem>& problems) {
         {fmt::format("kernels.mask = stored: with model.window = {} some layers hide other keys", config.model.window),
          "kernels.mask=computed, or model.window=0"});
   }
+  if (config.model.attention_softcap > 0) {
+    problems.push_back(
+        {fmt::format("kernels.attention = materialised: scores with model.attention_softcap = {} are not made whole",
+                     config.model.attention_softcap),
+         "kernels.attention=tiled"});
+  }
   if (config.parallel.cp > 1) {
     problems.push_back({fmt::format("kernels.attention = materialised: with parallel.cp = {} no rank has all keys of a query",
                                     config.parallel.cp),

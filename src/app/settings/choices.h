@@ -54,7 +54,8 @@ struct Choice<app::Activation> {
                                                                      {"gelu_tanh", {gelu_tanh, false}},
                                                                      {"relu", {relu, false}},
                                                                      {"silu", {silu, false}},
-                                                                     {"swiglu", {silu, true}}});
+                                                                     {"swiglu", {silu, true}},
+                                                                     {"geglu", {gelu_tanh, true}}});
 };
 template <>
 struct Choice<arch::InitKind> {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace lockstep::settings {
 namespace {
 
@@ -107,12 +109,31 @@ Assignments llama(const Llama& size) {
           "model.dropout=0"};
 }
 
+// Gemma 3's text models as their config.json has them.
+struct Gemma {
+  std::string_view name;
+  int layers, width, ffn_width;
+};
+constexpr Gemma gemma_sizes[] = {{"gemma3_270M", 18, 640, 2048}, {"gemma3_1B", 26, 1152, 6912}};
+
+Assignments gemma(const Gemma& size) {
+  Assignments all =
+      llama({size.name, size.layers, 4, 1, size.width, size.ffn_width, 32768, "262144", "1000000", "1e-6", false, true, true});
+  all.push_back(fmt::format("model.embedding_scale={}", std::sqrt(size.width)));
+  for (const char* one : {"model.head_dim=256", "model.activation=geglu", "model.post_norm=true", "model.norm_unit_offset=true",
+                          "model.window=512", "model.global_every=6", "model.rope_local_theta=10000"}) {
+    all.emplace_back(one);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<Preset> model_presets() {
   std::vector<Preset> all = {{"model", "rasbt", rasbt()}, {"model", "gpt3_175B", gpt3()}};
   for (const Gpt2& size : gpt2_sizes) all.push_back({"model", std::string(size.name), gpt2(size)});
   for (const Llama& size : llama_sizes) all.push_back({"model", std::string(size.name), llama(size)});
+  for (const Gemma& size : gemma_sizes) all.push_back({"model", std::string(size.name), gemma(size)});
   return all;
 }
 

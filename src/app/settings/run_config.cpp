@@ -26,6 +26,7 @@ arch::Rope rope_of(const RunConfig::Model& model) {
   rope.original_block_size = model.rope_original_block_size;
   if (yarn) rope.attention_factor = model.rope_attention_factor.value_or(arch::usual_attention_factor(rope.factor));
   rope.skip_every = model.rope_skip_every;
+  rope.local_theta = model.rope_local_theta;
   return rope;
 }
 
@@ -134,6 +135,12 @@ arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary)
   out.bias = model.bias;
   out.qkv_bias = model.qkv_bias.value_or(model.bias);
   out.qk_norm = model.qk_norm;
+  out.post_norm = model.post_norm;
+  out.unit_offset = model.norm_unit_offset;
+  out.embedding_scale = model.embedding_scale;
+  out.attention_scale = model.attention_scale.value_or(0);
+  out.attention_softcap = model.attention_softcap;
+  out.logit_softcap = model.logit_softcap;
   out.window = model.window;
   out.global_every = model.global_every;
   out.tied = model.tied;

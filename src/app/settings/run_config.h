@@ -81,7 +81,9 @@ struct RunConfig {
     double rope_factor = 8, rope_low_freq_factor = 1;
     std::optional<double> rope_high_freq_factor, rope_attention_factor;  // null: what the scaling usually has
     std::int64_t rope_original_block_size = 8192, rope_skip_every = 0;
-    bool qk_norm = false;
+    bool qk_norm = false, post_norm = false, norm_unit_offset = false;
+    double rope_local_theta = 0, embedding_scale = 1, attention_softcap = 0, logit_softcap = 0;
+    std::optional<double> attention_scale;  // null: 1 / sqrt(head_dim)
     std::int64_t window = 0, global_every = 0;
     std::optional<std::string> family;  // null: what the parts say
     bool operator==(const Model&) const = default;

@@ -30,10 +30,16 @@ void assign_shape(app::RunConfig::Model& model, const arch::ModelConfig& shape) 
   model.head_dim = shape.head_size;
   model.ffn_width = shape.ffn_width;
   model.vocab_size = shape.vocabulary;
-  model.activation = {.kind = shape.gated ? arch::ActivationKind::silu : shape.activation, .gated = shape.gated};
+  model.activation = {.kind = shape.activation, .gated = shape.gated};
   model.bias = shape.bias;
   model.qkv_bias = shape.qkv_bias;
   model.qk_norm = shape.qk_norm;
+  model.post_norm = shape.post_norm;
+  model.norm_unit_offset = shape.unit_offset;
+  model.embedding_scale = shape.embedding_scale;
+  model.attention_softcap = shape.attention_softcap;
+  model.logit_softcap = shape.logit_softcap;
+  if (shape.attention_scale > 0) model.attention_scale = shape.attention_scale;
   model.window = shape.window;
   model.global_every = shape.global_every;
   model.tied = shape.tied;
@@ -44,6 +50,7 @@ void assign_shape(app::RunConfig::Model& model, const arch::ModelConfig& shape) 
   if (shape.position != arch::PositionKind::rope) return;
   model.rope_theta = shape.rope.theta;
   model.rope_skip_every = shape.rope.skip_every;
+  model.rope_local_theta = shape.rope.local_theta;
   model.rope_scaling = shape.rope.scaling;
   if (shape.rope.scaling == arch::RopeScaling::none) return;
   model.rope_factor = shape.rope.factor;

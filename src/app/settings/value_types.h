@@ -35,7 +35,7 @@ struct SpeltDType {
   bool operator==(const SpeltDType&) const = default;
 };
 
-/// model.activation: swiglu is silu with a gate.
+/// model.activation: swiglu is silu with a gate, geglu gelu_tanh with one.
 struct Activation {
   arch::ActivationKind kind = arch::ActivationKind::gelu;
   bool gated = false;

@@ -74,6 +74,7 @@ std::string unusual_kernels(const RunConfig& config) {
 
 std::string rope_text(const arch::Rope& rope) {
   std::string text = fmt::format("theta={}", rope.theta);
+  if (rope.local_theta > 0) text += fmt::format(", theta={:g} within the window", rope.local_theta);
   if (rope.skip_every > 0) text += fmt::format(", not in every {}. layer", rope.skip_every);
   if (rope.scaling == arch::RopeScaling::none) return text;
   text += fmt::format(", {} x{}", word_of(rope.scaling), rope.factor);
@@ -150,27 +151,33 @@ std::string model_tree(const arch::ModelConfig& m) {
   const auto linear = [](std::string_view name, std::int64_t in, std::int64_t out, bool bias) {
     return fmt::format("({}): Linear(in_features={}, out_features={}, bias={})", name, in, out, yes_no(bias));
   };
-  const char* norm = m.norm == arch::NormKind::rmsnorm ? "RMSNorm()" : "LayerNorm()";
+  const char* norm = m.norm != arch::NormKind::rmsnorm ? "LayerNorm()" : m.unit_offset ? "RMSNorm(1 + gain)" : "RMSNorm()";
   std::string tree = "GPT(\n  (transformer): ModuleDict(\n";
-  tree += fmt::format("    (wte): Embedding({}, {})\n", m.vocabulary, m.width);
+  tree += fmt::format("    (wte): Embedding({}, {}){}\n", m.vocabulary, m.width,
+                      m.embedding_scale == 1 ? "" : fmt::format(" * {:.6g}", m.embedding_scale));
   if (m.position == arch::PositionKind::learned) tree += fmt::format("    (wpe): Embedding({}, {})\n", m.block_size, m.width);
   tree += fmt::format("    (drop): Dropout(p={:.1f}, inplace=False)\n", m.dropout);
   tree += fmt::format("    (h): ModuleList(\n      (0-{}): {} x Block(\n", m.layers - 1, m.layers);
   tree += fmt::format("        (ln_1): {}\n        (attn): CausalSelfAttention(\n", norm);
   tree += "          " + linear("c_attn", m.width, dims.qkv_width(), m.qkv_bias) + "\n";
   if (m.qk_norm) tree += fmt::format("          (q_norm), (k_norm): RMSNorm() of heads of {}\n", m.head_size);
+  if (m.attention_softcap > 0) tree += fmt::format("          (softcap): {:g}\n", m.attention_softcap);
   if (m.window > 0) {
     tree += fmt::format("          (window): {} keys{}\n", m.window,
                         m.global_every > 0 ? fmt::format(", all in every {}. layer", m.global_every) : "");
   }
   if (m.position == arch::PositionKind::rope) tree += fmt::format("          (rotary): RoPE({})\n", rope_text(m.rope));
   tree += "          " + linear("c_proj", dims.attention_width(), m.width, m.bias) + "\n        )\n";
+  if (m.post_norm) tree += fmt::format("        (post_1): {}\n", norm);
   tree += fmt::format("        (ln_2): {}\n        (mlp): MLP(\n", norm);
   tree += "          " + linear("c_fc", m.width, dims.up_width(), m.bias) + "\n";
   tree += fmt::format("          (act_fn): {}{}\n", activation_text(m.activation), m.gated ? " * gate" : "");
-  tree += "          " + linear("c_proj", m.ffn_width, m.width, m.bias) + "\n        )\n      )\n    )\n";
+  tree += "          " + linear("c_proj", m.ffn_width, m.width, m.bias) + "\n        )\n";
+  if (m.post_norm) tree += fmt::format("        (post_2): {}\n", norm);
+  tree += "      )\n    )\n";
   tree += fmt::format("    (ln_f): {}\n  )\n", norm);
-  return tree + "  " + linear("lm_head", m.width, m.vocabulary, false) + "\n)";
+  return tree + "  " + linear("lm_head", m.width, m.vocabulary, false) +
+         (m.logit_softcap > 0 ? fmt::format("\n  (softcap): {:g}", m.logit_softcap) : "") + "\n)";
 }
 
 void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& model) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +18,9 @@ namespace lockstep::arch::huggingface {
 namespace {
 
 constexpr std::string_view families =
-    "known are gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, and rasbt's GPT-2 (its settings with \"emb_dim\")";
+    "known are gemma, gemma2, gemma3_text, gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, and rasbt's GPT-2 (its settings "
+    "with "
+    "\"emb_dim\")";
 
 // Sizes beyond these are no model's; they keep products of two of them within 64 bits.
 constexpr std::int64_t most_layers = 4096, most_heads = 65536, most_head_size = 256, most_width = 1 << 20, most_ffn = 1 << 24,
@@ -75,9 +78,12 @@ struct LlamaKind {
   std::int64_t head_size = 0;             ///< the same; 0: the width / heads
   enum class Biases : std::uint8_t { none, qkv, by_keys } biases = Biases::none;
   /// Who sees a window: none; where "sliding_window" is not null, all; where "use_sliding_window" is, layers from
-  /// "max_window_layers" on.
-  enum class Windows : std::uint8_t { none, all, behind } windows = Windows::none;
-  std::int64_t window = 0;  ///< without "sliding_window"
+  /// "max_window_layers" on; all but every "sliding_window_pattern"-th layer.
+  enum class Windows : std::uint8_t { none, all, behind, pattern } windows = Windows::none;
+  std::int64_t window = 0;                ///< without "sliding_window"
+  std::int64_t pattern = 0;               ///< without "sliding_window_pattern"
+  double scores_cap = 0, logits_cap = 0;  ///< without "attn_logit_softcapping", "final_logit_softcapping"
+  bool gemma = false;  ///< gains of 1 + what is trained, GELU by tanh in the gate, embeddings times the root of the width
 };
 constexpr std::array llama_kinds{
     LlamaKind{.family = Family::llama, .biases = LlamaKind::Biases::by_keys},
@@ -86,6 +92,22 @@ constexpr std::array llama_kinds{
     LlamaKind{.family = Family::qwen2, .biases = LlamaKind::Biases::qkv, .windows = LlamaKind::Windows::behind, .window = 4096},
     LlamaKind{.family = Family::qwen3, .head_size = 128, .windows = LlamaKind::Windows::behind, .window = 4096},
     LlamaKind{.family = Family::smollm3, .theta = 2e6, .biases = LlamaKind::Biases::by_keys},
+    LlamaKind{.family = Family::gemma, .head_size = 256, .gemma = true},
+    LlamaKind{.family = Family::gemma2,
+              .head_size = 256,
+              .windows = LlamaKind::Windows::pattern,
+              .window = 4096,
+              .pattern = 2,
+              .scores_cap = 50,
+              .logits_cap = 30,
+              .gemma = true},
+    LlamaKind{.family = Family::gemma3,
+              .theta = 1e6,
+              .head_size = 256,
+              .windows = LlamaKind::Windows::pattern,
+              .window = 4096,
+              .pattern = 6,
+              .gemma = true},
 };
 
 /// Which layers see the window alone, from "layer_types" where it is there.
@@ -95,6 +117,10 @@ std::vector<bool> windowed_layers(Fields& fields, const LlamaKind& kind, const M
   if (kind.windows == LlamaKind::Windows::behind) {
     const std::vector<std::int64_t> first = fields.numbers("max_window_layers");
     for (std::size_t i = 0; i < layers; ++i) windowed[i] = static_cast<std::int64_t>(i) >= (first.empty() ? 28 : first.front());
+  }
+  if (kind.windows == LlamaKind::Windows::pattern) {
+    const auto every = static_cast<std::size_t>(fields.size("sliding_window_pattern", most_layers, kind.pattern));
+    for (std::size_t i = 0; i < layers; ++i) windowed[i] = (i + 1) % every != 0;
   }
   const std::vector<std::string> names = fields.texts("layer_types");
   if (names.empty()) return windowed;
@@ -153,6 +179,40 @@ void read_unturned_layers(Fields& fields, ModelConfig& config) {
   config.rope.skip_every = *every;
 }
 
+void read_gate(Fields& fields, const LlamaKind& kind, ModelConfig& config) {
+  const bool later = kind.family == Family::gemma2 || kind.family == Family::gemma3;
+  const char* key = later ? "hidden_activation" : "hidden_act";
+  const bool both = kind.family == Family::gemma && fields.present("hidden_activation") != nullptr;  // 4.38 to 4.56 read this one
+  const std::string name = fields.text(both ? "hidden_activation" : key, kind.gemma ? "gelu_pytorch_tanh" : "silu");
+  if (both) fields.text(key, "");
+  config.gated = true;
+  read_activation(fields, config, both ? "hidden_activation" : key, name);
+  // Published files of Gemma say "gelu" and mean the approximation (GemmaConfig.__post_init__).
+  if (kind.family == Family::gemma && name == "gelu") config.activation = ActivationKind::gelu_tanh;
+  const ActivationKind computed = kind.gemma ? ActivationKind::gelu_tanh : ActivationKind::silu;
+  if (config.activation != computed)
+    fields.refuse(fmt::format("a gate other than {} (\"{}\")", kind.gemma ? "GELU by tanh" : "silu", key));
+}
+
+/// What Gemma has beside Llama's parts.
+void read_gemma(Fields& fields, const Json& json, const LlamaKind& kind, ModelConfig& config) {
+  config.unit_offset = true;
+  config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+  if (kind.family == Family::gemma) return;
+  config.post_norm = true;
+  config.qk_norm = kind.family == Family::gemma3;
+  // A null is no cap, and what is missing is the family's.
+  const auto cap = [&](const char* key, double usual) {
+    const Json* given = json.find(key);
+    const bool none = given != nullptr && (given->is_null() || (given->is_bool() && !given->boolean()));
+    return none || (given == nullptr && usual == 0) ? 0.0 : fields.positive(key, usual);
+  };
+  config.attention_softcap = cap("attn_logit_softcapping", kind.scores_cap);
+  config.logit_softcap = cap("final_logit_softcapping", kind.logits_cap);
+  const std::int64_t of = fields.size("query_pre_attn_scalar", most_width, 256);
+  if (of != config.head_size) config.attention_scale = 1 / std::sqrt(static_cast<double>(of));
+}
+
 /// Llama, and what others have in common with it.
 ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what, const LlamaKind& kind) {
   ModelConfig config;
@@ -172,14 +232,18 @@ ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what
   config.norm_eps = static_cast<float>(fields.positive("rms_norm_eps", kind.norm_eps));
   config.position = PositionKind::rope;
   config.rope.theta = kind.theta;
-  read_rope(fields, json, config, what);
-  config.gated = true;
-  read_activation(fields, config, "hidden_act", fields.text("hidden_act", "silu"));
-  if (config.activation != ActivationKind::silu) fields.refuse("a gate other than silu (\"hidden_act\")");
-  config.tied = fields.flag("tie_word_embeddings", kind.family == Family::smollm3);
+  if (kind.family == Family::gemma3) {
+    read_layered_rope(fields, json, config, what, 10000);
+  } else {
+    read_rope(fields, json, config, what);
+  }
+  read_gate(fields, kind, config);
+  config.tied = fields.flag("tie_word_embeddings", kind.family == Family::smollm3 || kind.gemma);
   config.qk_norm = kind.family == Family::qwen3;
   config.qkv_bias = kind.biases == LlamaKind::Biases::qkv;
+  if (kind.gemma) read_gemma(fields, json, kind, config);
   read_windows(fields, json, kind, config);
+  if (config.window == 0) config.rope.local_theta = 0;
   if (kind.family == Family::smollm3) read_unturned_layers(fields, config);
   if (kind.family == Family::phi3 && config.rope.scaling != RopeScaling::none)
     fields.refuse("Phi-3 with a longer context (\"rope_scaling\")");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,6 +54,8 @@ void set_biases(Json& json, const ModelConfig& config) {
   json.set("mlp_bias", config.bias);
 }
 
+bool is_gemma(Family family) { return family == Family::gemma || family == Family::gemma2 || family == Family::gemma3; }
+
 /// Each layer as "layer_types" names it.
 Json layer_types(const ModelConfig& config) {
   Json::Array types;
@@ -60,6 +63,12 @@ Json layer_types(const ModelConfig& config) {
     types.emplace_back(sees_window(config, layer) ? "sliding_attention" : "full_attention");
   }
   return types;
+}
+
+/// Gemma 3's scores are divided by the root of this number.
+std::int64_t score_divisor(const ModelConfig& config) {
+  const double scale = config.attention_scale;
+  return scale > 0 ? std::llround(1 / (scale * scale)) : config.head_size;
 }
 
 void set_parts(Json& json, const ModelConfig& config, Family family) {
@@ -76,6 +85,18 @@ void set_parts(Json& json, const ModelConfig& config, Family family) {
       json.set("sliding_window", window);
       json.set("max_window_layers", 0);
       json.set("layer_types", layer_types(config));
+      break;
+    case Family::gemma:
+      break;
+    case Family::gemma2:
+    case Family::gemma3:
+      json.set("query_pre_attn_scalar", score_divisor(config));
+      json.set("attn_logit_softcapping", config.attention_softcap > 0 ? Json(config.attention_softcap) : Json());
+      json.set("final_logit_softcapping", config.logit_softcap > 0 ? Json(config.logit_softcap) : Json());
+      json.set("sliding_window", window);
+      json.set("layer_types", layer_types(config));
+      if (config.global_every > 0) json.set("sliding_window_pattern", config.global_every);
+      if (has_local_theta(config)) json.set("rope_local_base_freq", config.rope.local_theta);
       break;
     case Family::smollm3: {
       Json::Array turned;
@@ -102,7 +123,8 @@ Json llama_json(const ModelConfig& config, Family family) {
   json.set("num_attention_heads", config.heads);
   json.set("num_key_value_heads", config.kv_heads);
   json.set("head_dim", config.head_size);
-  json.set("hidden_act", activation_name(config.activation));
+  json.set(is_gemma(family) && family != Family::gemma ? "hidden_activation" : "hidden_act",
+           is_gemma(family) ? "gelu_pytorch_tanh" : activation_name(config.activation));
   json.set("rms_norm_eps", shortest(config.norm_eps));
   json.set("rope_theta", config.rope.theta);
   json.set("rope_scaling", rope_json(config.rope));
@@ -111,8 +133,10 @@ Json llama_json(const ModelConfig& config, Family family) {
   return json;
 }
 
-/// What the parts of a model with RMSNorm, rotary positions and SwiGLU are published as.
+/// What the parts of a model with RMSNorm, rotary positions and a gate are published as.
 Family llama_kin(const ModelConfig& config) {
+  if (config.activation == ActivationKind::gelu_tanh)
+    return !config.post_norm ? Family::gemma : config.qk_norm ? Family::gemma3 : Family::gemma2;
   if (config.qk_norm) return Family::qwen3;
   if (config.rope.skip_every > 0) return Family::smollm3;
   if (config.qkv_bias && !config.bias) return Family::qwen2;
@@ -126,12 +150,27 @@ std::string lacking(const ModelConfig& config, Family family) {
     if (wrong) text += fmt::format("{}{}", text.empty() ? "" : ", ", part);
   };
   const bool by_keys = family == Family::llama || family == Family::smollm3;
-  lacks(config.qk_norm != (family == Family::qwen3), fmt::format("model.qk_norm={}", config.qk_norm));
+  const bool gemma = is_gemma(family), gemma3 = family == Family::gemma3;
+  lacks((config.activation == ActivationKind::gelu_tanh) != gemma, gemma ? "model.activation=swiglu" : "model.activation=geglu");
+  lacks(config.qk_norm != (family == Family::qwen3 || gemma3), fmt::format("model.qk_norm={}", config.qk_norm));
+  const bool later = gemma && family != Family::gemma;
+  lacks(config.post_norm != later, fmt::format("model.post_norm={}", config.post_norm));
+  lacks(config.unit_offset != gemma, fmt::format("model.norm_unit_offset={}", config.unit_offset));
+  const double length = gemma ? std::sqrt(static_cast<double>(config.width)) : 1;
+  lacks(std::fabs(config.embedding_scale - length) > 1e-6 * length,
+        fmt::format("model.embedding_scale={}", config.embedding_scale));
+  const double scale = 1 / std::sqrt(static_cast<double>(score_divisor(config)));
+  lacks(config.attention_softcap > 0 && !later, "model.attention_softcap");
+  lacks(config.logit_softcap > 0 && !later, "model.logit_softcap");
+  lacks(config.attention_scale > 0 && !(later && std::fabs(config.attention_scale - scale) <= 1e-12),
+        fmt::format("model.attention_scale={}", config.attention_scale));
+  lacks(has_local_theta(config) && !gemma3, "model.rope_local_theta");
+  lacks(gemma3 && config.window > 0 && !has_local_theta(config), "model.rope_local_theta=0");
   lacks(config.rope.skip_every > 0 && family != Family::smollm3, "model.rope_skip_every");
   lacks(config.bias && !by_keys, "model.bias=true");
   const bool qkv_apart = family == Family::qwen2 ? !config.qkv_bias : config.qkv_bias && !(by_keys && config.bias);
   lacks(qkv_apart, fmt::format("model.qkv_bias={}", config.qkv_bias));
-  lacks(config.window > 0 && by_keys, "model.window");
+  lacks(config.window > 0 && (by_keys || family == Family::gemma), "model.window");
   lacks(config.global_every > 0 && (family == Family::mistral || family == Family::phi3), "model.global_every");
   lacks(family == Family::phi3 && config.rope.scaling != RopeScaling::none, "model.rope_scaling");
   lacks(family == Family::phi3 && config.heads * config.head_size != config.width, "model.head_dim");
@@ -153,10 +192,11 @@ Family family_of(const ModelConfig& config) {
   const bool plain_heads = config.kv_heads == config.heads && config.heads * config.head_size == config.width;
   const bool rotary = config.position == PositionKind::rope;
   if (config.norm == NormKind::layernorm && !rotary && !config.gated && plain_heads && !config.qk_norm && config.window == 0 &&
+      !config.post_norm && config.attention_scale == 0 && config.attention_softcap == 0 && config.logit_softcap == 0 &&
       config.family.empty())
     return Family::gpt2;
-  const bool swiglu = config.gated && config.activation == ActivationKind::silu;
-  if (config.norm == NormKind::rmsnorm && rotary && swiglu) {
+  const bool gate = config.gated && (config.activation == ActivationKind::silu || config.activation == ActivationKind::gelu_tanh);
+  if (config.norm == NormKind::rmsnorm && rotary && gate) {
     const Family family = config.family.empty() ? llama_kin(config) : named_family(config);
     const std::string parts = lacking(config, family);
     if (parts.empty()) return family;
@@ -164,12 +204,12 @@ Family family_of(const ModelConfig& config) {
                     config.family.empty() ? "no family of Hugging Face's has these parts together"
                                           : "leave model.family out for the family that has");
   }
-  throw UserError(
-      fmt::format("no family of Hugging Face's has this model's parts: {}, {} positions, {}{}{}",
-                  config.norm == NormKind::rmsnorm ? "RMSNorm" : "LayerNorm", rotary ? "rotary" : "learned",
-                  activation_name(config.activation), config.gated ? " with a gate" : "",
-                  plain_heads ? "" : ", heads apart from the width or shared key/value heads"),
-      "GPT-2 is LayerNorm, learned positions and no gate; Llama and its kin are RMSNorm, rotary positions and SwiGLU");
+  throw UserError(fmt::format("no family of Hugging Face's has this model's parts: {}, {} positions, {}{}{}",
+                              config.norm == NormKind::rmsnorm ? "RMSNorm" : "LayerNorm", rotary ? "rotary" : "learned",
+                              activation_name(config.activation), config.gated ? " with a gate" : "",
+                              plain_heads ? "" : ", heads apart from the width or shared key/value heads"),
+                  "GPT-2 is LayerNorm, learned positions and no gate; Llama and its kin are RMSNorm, rotary positions and "
+                  "SwiGLU, Gemma GeGLU");
 }
 
 Json to_json(const ModelConfig& config, Family family) {

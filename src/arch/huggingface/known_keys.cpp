@@ -123,6 +123,18 @@ constexpr auto phi3_harmless =
 constexpr auto smollm3_classes = std::to_array<std::string_view>({"SmolLM3ForCausalLM"});
 constexpr auto smollm3_harmless = std::to_array<std::string_view>({"attention_dropout", "max_window_layers", "pretraining_tp"});
 
+constexpr auto gemma_classes = std::to_array<std::string_view>({"GemmaForCausalLM"});
+constexpr auto gemma2_classes = std::to_array<std::string_view>({"Gemma2ForCausalLM"});
+constexpr auto gemma3_classes = std::to_array<std::string_view>({"Gemma3ForCausalLM"});
+constexpr auto gemma_only = std::to_array<OnlyValue>({
+    {"partial_rotary_factor", "1", "rotary positions of a part of each head"},
+    {"attention_bias", "false", "biases of queries, keys, values and what comes out"},
+    {"use_bidirectional_attention", "false", "attention to tokens that come later"},
+});
+// transformers writes the underscored one and does not read it: "layer_types" is beside it. "hidden_activation" is what counts.
+constexpr auto gemma3_harmless =
+    std::to_array<std::string_view>({"attention_dropout", "cache_implementation", "_sliding_window_pattern", "hidden_act"});
+
 constexpr auto rasbt_harmless = std::to_array<std::string_view>({"drop_rate"});
 
 constexpr auto rope_only = std::to_array<OnlyValue>({
@@ -151,6 +163,12 @@ KnownKeys keys_of(Family family) {
       return {qwen3_classes, unbiased_only, attention_harmless};
     case Family::smollm3:
       return {smollm3_classes, llama_only, smollm3_harmless};
+    case Family::gemma:
+      return {gemma_classes, gemma_only, attention_harmless};
+    case Family::gemma2:
+      return {gemma2_classes, gemma_only, gemma3_harmless};
+    case Family::gemma3:
+      return {gemma3_classes, gemma_only, gemma3_harmless};
     case Family::rasbt:
     case Family::rasbt_fused:
       return {{}, {}, rasbt_harmless};

@@ -141,6 +141,30 @@ void read_rope(Fields& fields, const Json& json, ModelConfig& config, std::strin
   }
 }
 
+void read_layered_rope(Fields& fields, const Json& json, ModelConfig& config, std::string_view what, double local_theta) {
+  const Json* parameters = rope_object(fields, "rope_parameters");
+  const auto part = [&](const char* name) { return parameters != nullptr ? parameters->find(name) : nullptr; };
+  const Json *full = part("full_attention"), *local = part("sliding_attention");
+  if (full == nullptr && local == nullptr) {
+    read_rope(fields, json, config, what);
+    config.rope.local_theta = fields.positive("rope_local_base_freq", local_theta);
+    return;
+  }
+  Fields layers(*parameters, what, "rope_parameters.");
+  const auto read = [&](const char* name, double usual_theta) {
+    const Json* object = rope_object(layers, name);
+    const std::string key = std::string("rope_parameters.") + name;
+    return object != nullptr ? rope_of(layers, *object, key, what, usual_theta) : Rope{.theta = usual_theta};
+  };
+  const Rope within = read("sliding_attention", local_theta);
+  config.rope = read("full_attention", config.rope.theta);
+  config.rope.local_theta = within.theta;
+  if (within.scaling != RopeScaling::none)
+    layers.refuse("\"rope_parameters.sliding_attention\": a longer context of layers that see a window");
+  layers.refuse_unknown("leave it out, if it changes nothing of what the model computes");
+  fields.take(layers);
+}
+
 Json rope_json(const Rope& rope) {
   if (rope.scaling == RopeScaling::none) return {};
   const auto named = std::ranges::find(scaling_names, rope.scaling, &ScalingName::scaling);

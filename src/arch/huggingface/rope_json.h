@@ -16,6 +16,9 @@ inline constexpr std::int64_t most_positions = 1 << 30;
 
 /// Reads config.rope, whose theta counts where nothing says one.
 void read_rope(Fields& fields, const Json& json, ModelConfig& config, std::string_view what);
+/// The same of layers that see a window by themselves, which have a base of their own: "rope_local_base_freq", or transformers
+/// 5's two objects in "rope_parameters" (Gemma3TextConfig). `local_theta` counts where nothing says one.
+void read_layered_rope(Fields& fields, const Json& json, ModelConfig& config, std::string_view what, double local_theta);
 /// "rope_scaling"; null without one.
 Json rope_json(const Rope& rope);
 

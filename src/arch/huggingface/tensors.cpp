@@ -9,10 +9,10 @@
 namespace lockstep::arch::huggingface {
 namespace {
 
-constexpr std::array named_families{Family::gpt2,  Family::llama, Family::mistral, Family::phi3,
-                                    Family::qwen2, Family::qwen3, Family::smollm3, Family::rasbt};
-constexpr std::array<std::string_view, 9> family_names{"gpt2",  "llama",   "mistral", "phi3",       "qwen2",
-                                                       "qwen3", "smollm3", "rasbt",   "rasbt_fused"};
+constexpr std::array named_families{Family::gpt2,    Family::llama, Family::mistral, Family::phi3,   Family::qwen2, Family::qwen3,
+                                    Family::smollm3, Family::gemma, Family::gemma2,  Family::gemma3, Family::rasbt};
+constexpr std::array<std::string_view, 12> family_names{"gpt2",    "llama", "mistral", "phi3",        "qwen2", "qwen3",
+                                                        "smollm3", "gemma", "gemma2",  "gemma3_text", "rasbt", "rasbt_fused"};
 
 /// A '#' in a name is the block's number. q, k, v and gate, up are one parameter of ours and have a name for each part.
 struct Row {
@@ -70,6 +70,24 @@ constexpr std::array<Row, 9> phi3_rows{{{Role::token_table, {"model.embed_tokens
                                         {Role::final_gain, {"model.norm.weight"}},
                                         {Role::head_weight, {"lm_head.weight"}}}};
 
+// Gemma 2's and 3's: Llama's, but for the norms in and around the feed-forward layer.
+constexpr std::array<Row, 13> gemma3_rows{
+    {{Role::token_table, {"model.embed_tokens.weight"}},
+     {Role::norm1_gain, {"model.layers.#.input_layernorm.weight"}},
+     {Role::qkv_weight,
+      {"model.layers.#.self_attn.q_proj.weight", "model.layers.#.self_attn.k_proj.weight",
+       "model.layers.#.self_attn.v_proj.weight"}},
+     {Role::query_gain, {"model.layers.#.self_attn.q_norm.weight"}},
+     {Role::key_gain, {"model.layers.#.self_attn.k_norm.weight"}},
+     {Role::attention_out_weight, {"model.layers.#.self_attn.o_proj.weight"}},
+     {Role::post1_gain, {"model.layers.#.post_attention_layernorm.weight"}},
+     {Role::norm2_gain, {"model.layers.#.pre_feedforward_layernorm.weight"}},
+     {Role::up_weight, {"model.layers.#.mlp.gate_proj.weight", "model.layers.#.mlp.up_proj.weight"}},
+     {Role::down_weight, {"model.layers.#.mlp.down_proj.weight"}},
+     {Role::post2_gain, {"model.layers.#.post_feedforward_layernorm.weight"}},
+     {Role::final_gain, {"model.norm.weight"}},
+     {Role::head_weight, {"lm_head.weight"}}}};
+
 constexpr std::array<Row, 17> rasbt_rows{
     {{Role::token_table, {"tok_emb.weight"}},
      {Role::position_table, {"pos_emb.weight"}},
@@ -116,7 +134,11 @@ std::span<const Row> rows_of(Family family) {
     case Family::qwen2:
     case Family::qwen3:
     case Family::smollm3:
+    case Family::gemma:
       return llama_rows;
+    case Family::gemma2:
+    case Family::gemma3:
+      return gemma3_rows;
     case Family::phi3:
       return phi3_rows;
     case Family::rasbt:

@@ -70,6 +70,11 @@ void demand_known(const arch::ModelConfig& config, std::int64_t positions) {
     if (has) parts += fmt::format("{}{}", parts.empty() ? "" : ", ", part);
   };
   lacks(config.qk_norm, "norms of queries and keys");
+  lacks(config.post_norm, "norms behind branches");
+  lacks(config.unit_offset, "gains of 1 + what is trained");
+  lacks(config.embedding_scale != 1, "scaled embeddings");
+  lacks(config.attention_softcap > 0 || config.logit_softcap > 0, "caps of scores and logits");
+  lacks(config.attention_scale > 0, "scores of another scale");
   lacks(config.window > 0 && config.window < positions, "a sliding window");
   lacks(config.rope.skip_every > 0, "layers without rotation");
   lacks(config.rope.attention_factor != 1, "YaRN's attention factor");

@@ -52,11 +52,29 @@ VerifyModel qwen3() {
   return model;
 }
 
+/// Norms behind branches, gains of 1 + what is trained, scaled embeddings and scores, caps, two thetas.
+VerifyModel gemma3() {
+  VerifyModel model = llama();
+  model.name = "gemma3";
+  model.config.head_size = 10;
+  model.config.tied = true;
+  model.config.activation = arch::ActivationKind::gelu_tanh;
+  model.config.qk_norm = model.config.post_norm = model.config.unit_offset = true;
+  model.config.embedding_scale = 7;
+  model.config.attention_scale = 0.25;
+  model.config.attention_softcap = 3;
+  model.config.logit_softcap = 2;
+  model.config.window = 20;
+  model.config.global_every = 3;
+  model.config.rope.local_theta = 100;
+  return model;
+}
+
 struct NamedModel {
   std::string_view name;
   VerifyModel (*make)();
 };
-constexpr std::array<NamedModel, 3> models{{{"gpt2", gpt2}, {"llama", llama}, {"qwen3", qwen3}}};
+constexpr std::array<NamedModel, 4> models{{{"gpt2", gpt2}, {"llama", llama}, {"qwen3", qwen3}, {"gemma3", gemma3}}};
 
 }  // namespace
 

@@ -18,6 +18,8 @@ AttentionLayer::AttentionLayer(const Context& context, int layer)
                   .in_bias = Role::qkv_bias,
                   .out_weight = Role::attention_out_weight,
                   .out_bias = Role::attention_out_bias,
+                  .post_gain = Role::post1_gain,
+                  .post_bias = Role::post1_bias,
                   .dropout = ops::Site::attention_out,
                   .in_grid = &Sums::qkv,
                   .out_grid = &Sums::heads},
@@ -46,7 +48,9 @@ ops::AttentionShape AttentionLayer::shape(const Pass& pass) const {
           .kv_heads = context_.dims.kv_heads,
           .head_size = context_.dims.head_size,
           .group = context_.dims.heads_per_kv,
-          .skipped = context_.dims.first_head - context_.dims.first_kv_head * context_.dims.heads_per_kv};
+          .skipped = context_.dims.first_head - context_.dims.first_kv_head * context_.dims.heads_per_kv,
+          .scale = context_.config.attention_scale,
+          .softcap = context_.config.attention_softcap};
 }
 
 parallel::AttentionCall AttentionLayer::call(const Pass& pass) const {
@@ -67,16 +71,16 @@ void AttentionLayer::forward(const Pass& pass, const LayerWeights& w, BlockSaved
   project(context_, w, Role::qkv_weight, whole, scratch.tile_sums);
   if (head_norm_.used()) head_norm_.forward(w, saved, qkv);
   const Tensor qk = top(heads_of(saved));
-  if (turns_) rotate(context_, turned(qk), pass);
+  if (turns_) rotate(context_, turned(qk), pass, local_);
   context_.attention.forward(context_.ops, split(qk, qkv, attention), saved.attention_saved, call(pass));
-  sub_layer_.leave(pass, w, out, x, attention, scratch);
+  sub_layer_.leave(pass, w, out, {x, saved.branch1}, attention, scratch);
 }
 
 void AttentionLayer::backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, BlockSaved& saved,
                               const Tensor& d, const Scratch& scratch) const {
   const std::int64_t rows = pass.rows();
   const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
-  const Tensor d_branch = sub_layer_.leave_backward(pass, gradients, d, scratch);
+  const Tensor d_branch = sub_layer_.leave_backward(pass, w, gradients, d, saved.branch1, scratch);
   const Tensor attention = top(saved.attention);
   const Tensor d_attention = top(scratch.d_attention);
   project_back(context_, w, Role::attention_out_weight, d_attention, d_branch, scratch.tile_sums);
@@ -88,7 +92,7 @@ void AttentionLayer::backward(const Pass& pass, const LayerWeights& w, const Gra
   const parallel::KeySums& keys = context_.sums.keys;
   context_.attention.backward(context_.ops, keys.begin(context_.ops, d_heads), heads, saved.attention_saved, call(pass));
   keys.finish(context_.ops, *context_.boundaries.attention, d_heads);
-  if (turns_) rotate_back(context_, turned(d_qkv), pass);
+  if (turns_) rotate_back(context_, turned(d_qkv), pass, local_);
   if (head_norm_.used()) head_norm_.backward(pass, w, gradients, saved, d_qkv);
   const Tensor x = saved.x.slice_rows(0, d.rows()), stats = saved.stats1.slice_rows(0, d.rows());
   sub_layer_.enter_backward(pass, w, gradients, {x, stats, d_qkv, d}, scratch);
@@ -124,8 +128,8 @@ void AttentionLayer::extend(const Pass& pass, const LayerWeights& w, BlockSaved&
     head_norm_.forward(q, saved.qk_stats, q, w[Role::query_gain]);
     for (std::int64_t s = 0; s < pass.samples; ++s) head_norm_.forward(keys(s), saved.qk_stats, keys(s), w[Role::key_gain]);
   }
-  if (turns_) rotate(context_, q, pass);
-  for (std::int64_t s = 0; turns_ && s < pass.samples; ++s) rotate(context_, keys(s), pass);
+  if (turns_) rotate(context_, q, pass, local_);
+  for (std::int64_t s = 0; turns_ && s < pass.samples; ++s) rotate(context_, keys(s), pass, local_);
   ops::AttentionShape cached = shape(pass);
   cached.keys = before + added;
   cached.key_rows = cache.capacity();
@@ -137,7 +141,7 @@ void AttentionLayer::extend(const Pass& pass, const LayerWeights& w, BlockSaved&
                                     .v = cache.values(layer),
                                     .shape = cached,
                                     .starts = starts(pass)});
-  sub_layer_.leave(pass, w, out, x, attention, scratch);
+  sub_layer_.leave(pass, w, out, {x, saved.branch1}, attention, scratch);
 }
 
 }  // namespace lockstep::model

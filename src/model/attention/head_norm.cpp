@@ -11,8 +11,8 @@ Tensor HeadNorm::key_stats(const Tensor& stats, std::int64_t rows) const {
 void HeadNorm::forward(const Tensor& to, const Tensor& stats, const Tensor& heads, const Tensor& gain) const {
   const std::int64_t size = context_.dims.head_size, rows = heads.rows();
   for (std::int64_t head = 0; head * size < heads.columns(); ++head) {
-    context_.ops.rms_norm().forward(to.slice_columns(head * size, size), stats.slice_rows(head * rows, rows),
-                                    heads.slice_columns(head * size, size), gain, {}, context_.config.norm_eps);
+    head_norm_of(context_).forward(to.slice_columns(head * size, size), stats.slice_rows(head * rows, rows),
+                                   heads.slice_columns(head * size, size), gain, {}, context_.config.norm_eps);
   }
 }
 
@@ -28,7 +28,7 @@ void HeadNorm::backward(const Pass& pass, const LayerWeights& w, const Gradients
   const std::int64_t rows = d_qkv.rows(), queries = context_.dims.attention_width(), keys = context_.dims.kv_width();
   const Tensor qkv = saved.qkv.slice_rows(0, rows);
   const auto go_back = [&](const layout::Range& columns, const Tensor& stats, Role gain) {
-    context_.sums.heads_backward(context_.ops.rms_norm(), *context_.boundaries.attention, pass,
+    context_.sums.heads_backward(head_norm_of(context_), *context_.boundaries.attention, pass,
                                  {.d = d_qkv.slice_columns(columns.first, columns.count),
                                   .x = qkv.slice_columns(columns.first, columns.count),
                                   .stats = stats,

@@ -1,5 +1,7 @@
 #include "ops/cpu/backend.h"
 
+#include <array>
+
 #include "ops/cpu/attention/attention.h"
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
@@ -25,8 +27,7 @@ class CpuOps final : public Ops {
   }
 
   Linear& linear() override { return *linear_; }
-  Norm& norm() override { return *norm_; }
-  Norm& rms_norm() override { return *rms_norm_; }
+  Norm& norm(NormForm form) override { return *norms_[static_cast<std::size_t>(form)]; }
   Rotary& rotary() override { return *rotary_; }
   Attention& attention() override { return attention_; }
   Activations& activation() override { return *activation_; }
@@ -48,8 +49,8 @@ class CpuOps final : public Ops {
   /// Of two or three operands.
   static constexpr std::size_t passes_bytes = std::size_t{16} << 20;
   std::span<float> passes() const { return {reinterpret_cast<float*>(passes_.data()), passes_.size() / sizeof(float)}; }
-  std::unique_ptr<Norm> norm_of(bool centred) const {
-    return plain_norm_ ? make_plain_norm(context_, centred, passes()) : make_norm(context_, centred);
+  std::unique_ptr<Norm> norm_of(NormForm form) const {
+    return plain_norm_ ? make_plain_norm(context_, form, passes()) : make_norm(context_, form);
   }
 
   Memory memory_;
@@ -66,8 +67,8 @@ class CpuOps final : public Ops {
       make_linear({.ours = product_, .library = library_.get(), .plain = plain_.get(), .grids = &grids_, .apart = apart_.get()},
                   context_.stream, context_.observer);
   CpuAttention attention_{context_, product_, plain_.get()};
-  std::unique_ptr<Norm> norm_ = norm_of(true);
-  std::unique_ptr<Norm> rms_norm_ = norm_of(false);
+  std::array<std::unique_ptr<Norm>, 3> norms_ = {norm_of(NormForm::layer), norm_of(NormForm::rms),
+                                                 norm_of(NormForm::rms_unit_offset)};
   std::unique_ptr<Rotary> rotary_ = make_rotary(context_);
   std::unique_ptr<Activations> activation_ = make_activation(context_);
   std::unique_ptr<Embedding> embedding_ = make_embedding(context_);

@@ -15,6 +15,7 @@
 #include "ops/cpu/simd/lanes-inl.h"
 #include "ops/cpu/simd/philox-inl.h"
 #include "ops/cpu/simd/normal-inl.h"
+#include "ops/cpu/simd/vector_math-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -62,6 +63,24 @@ HWY_FLATTEN void ScaleRange(const Tensor& x, float factor, std::int64_t first, s
     auto* to = data_of<decltype(zero)>(x) + first;
     ForColumns(last - first,
                [&](std::int64_t j, auto group) HWY_ATTR { group.Store(Mul(group.Load(to + j), Splat(factor)), to + j); });
+  });
+}
+
+/// `tanhs` may be null.
+HWY_FLATTEN void SoftCapRange(float* x, float* tanhs, float cap, std::int64_t count) {
+  const Sixteen factor = Splat(cap), part = Splat(1 / cap);
+  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR {
+    const Sixteen tanh = Map([](FloatVec v) HWY_ATTR { return Tanh(floats_tag, v); }, Mul(group.Load(x + j), part));
+    if (tanhs != nullptr) group.Store(tanh, tanhs + j);
+    group.Store(Mul(tanh, factor), x + j);
+  });
+}
+
+HWY_FLATTEN void SoftCapBackwardRange(float* d, const float* tanhs, std::int64_t count) {
+  const Sixteen one = Splat(1);
+  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR {
+    const Sixteen tanh = group.Load(tanhs + j);
+    group.Store(Mul(group.Load(d + j), NegMulAdd(tanh, tanh, one)), d + j);
   });
 }
 
@@ -118,6 +137,8 @@ HWY_EXPORT(FillRange);
 HWY_EXPORT(AddRange);
 HWY_EXPORT(FinishRows);
 HWY_EXPORT(ScaleRange);
+HWY_EXPORT(SoftCapRange);
+HWY_EXPORT(SoftCapBackwardRange);
 HWY_EXPORT(NarrowRange);
 HWY_EXPORT(WidenRange);
 HWY_EXPORT(SplitRange);
@@ -134,6 +155,8 @@ class CpuElementwise final : public Elementwise {
     add_ = &HWY_DYNAMIC_DISPATCH(AddRange);
     finish_ = &HWY_DYNAMIC_DISPATCH(FinishRows);
     scale_ = &HWY_DYNAMIC_DISPATCH(ScaleRange);
+    soft_cap_ = &HWY_DYNAMIC_DISPATCH(SoftCapRange);
+    soft_cap_backward_ = &HWY_DYNAMIC_DISPATCH(SoftCapBackwardRange);
     narrow_ = &HWY_DYNAMIC_DISPATCH(NarrowRange);
     widen_ = &HWY_DYNAMIC_DISPATCH(WidenRange);
     split_ = &HWY_DYNAMIC_DISPATCH(SplitRange);
@@ -192,6 +215,18 @@ class CpuElementwise final : public Elementwise {
     context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) { scale_(x, factor, first, last); });
   }
 
+  void do_soft_cap(const Tensor& x, const Tensor& tanhs, float cap) override {
+    context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) {
+      soft_cap_(floats(x) + first, tanhs ? floats(tanhs) + first : nullptr, cap, last - first);
+    });
+  }
+
+  void do_soft_cap_backward(const Tensor& d, const Tensor& tanhs) override {
+    context_.deal(d.elements(), tile, [&](std::int64_t first, std::int64_t last) {
+      soft_cap_backward_(floats(d) + first, floats(tanhs) + first, last - first);
+    });
+  }
+
   void do_normal(const Tensor& x, const CounterRng& rng, std::int64_t first_element, float mean, float std) override {
     const auto key = rng.key();
     context_.deal(x.elements(), tile,
@@ -229,6 +264,8 @@ class CpuElementwise final : public Elementwise {
   decltype(&HWY_STATIC_DISPATCH(AddRange)) add_;
   decltype(&HWY_STATIC_DISPATCH(FinishRows)) finish_;
   decltype(&HWY_STATIC_DISPATCH(ScaleRange)) scale_;
+  decltype(&HWY_STATIC_DISPATCH(SoftCapRange)) soft_cap_;
+  decltype(&HWY_STATIC_DISPATCH(SoftCapBackwardRange)) soft_cap_backward_;
   decltype(&HWY_STATIC_DISPATCH(NarrowRange)) narrow_;
   decltype(&HWY_STATIC_DISPATCH(WidenRange)) widen_;
   decltype(&HWY_STATIC_DISPATCH(SplitRange)) split_;

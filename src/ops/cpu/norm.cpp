@@ -19,17 +19,25 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
+/// 16 gains from `gain` on.
+template <class S, class Group>
+HWY_INLINE Sixteen NormGains(const Group& group, const S* gain, bool unit_offset) {
+  const Sixteen stored = group.Load(gain);
+  return unit_offset ? Add(stored, Splat(1)) : stored;
+}
+
 /// One row of n from x, its mean and rstd.
 template <class S>
 HWY_INLINE void NormRow(const NormTensors& t, std::int64_t i, float mean, float rstd) {
   S* n = row_of<S>(t.n, i);
   const S* x = row_of<S>(t.x, i);
-  const S *gain = data_of<S>(t.gain), *bias = data_of<S>(t.bias);
+  const S *gain = data_of<S>(t.gain), *bias = data_of<S>(t.bias), *rest = row_of<S>(t.residual, i);
   const Sixteen means = Splat(mean), rstds = Splat(rstd);
   ForColumns(t.x.columns(), [&](std::int64_t j, auto group) HWY_ATTR {
     const Sixteen unit = Mul(Sub(group.Load(x + j), means), rstds);
     const Sixteen offset = bias != nullptr ? group.Load(bias + j) : Splat(0);
-    group.Store(MulAdd(unit, group.Load(gain + j), offset), n + j);
+    const Sixteen normed = MulAdd(unit, NormGains(group, gain + j, t.unit_offset), offset);
+    group.Store(rest != nullptr ? Add(normed, group.Load(rest + j)) : normed, n + j);
   });
 }
 
@@ -74,8 +82,9 @@ void NormForward(const NormTensors& t, float eps, bool centred, std::int64_t fir
 /// Rows [first, last), at most a block of 64: dx (and n), and the block's `sums` of d_gain and, behind them, d_bias [columns].
 /// `stream`: dx goes past the caches.
 template <class S>
-HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, bool centred, bool stream, std::int64_t first,
+HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, NormForm form, bool stream, std::int64_t first,
                                 std::int64_t last) {
+  const bool centred = form == NormForm::layer, unit_offset = form == NormForm::rms_unit_offset;
   const std::int64_t columns = call.x.columns();
   const auto count = static_cast<float>(columns);
   float *d_gain = sums, *d_bias = sums + columns;
@@ -91,7 +100,7 @@ HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, bool cent
     ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
       const Sixteen unit = Mul(Sub(group.Load(from + j), mean), rstd);
       const Sixteen d_n = group.Load(d_from + j);
-      const Sixteen d_unit = Mul(d_n, group.Load(gain + j));
+      const Sixteen d_unit = Mul(d_n, NormGains(group, gain + j, unit_offset));
       sum = Add(sum, d_unit);
       dot = MulAdd(d_unit, unit, dot);
       group.Store(MulAdd(d_n, unit, group.Load(d_gain + j)), d_gain + j);
@@ -103,7 +112,7 @@ HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, bool cent
     S* again = row_of<S>(call.n, i);
     ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
       const Sixteen unit = Mul(Sub(group.Load(from + j), mean), rstd);
-      const Sixteen gains = group.Load(gain + j);
+      const Sixteen gains = NormGains(group, gain + j, unit_offset);
       const Sixteen d_unit = Mul(group.Load(d_from + j), gains);
       const Sixteen d_x = NegMulAdd(unit, mean_dot, Sub(d_unit, mean_sum));
       group.Store(MulAdd(d_x, rstd, rest != nullptr ? group.Load(rest + j) : Splat(0)), to + j, stream);
@@ -113,9 +122,8 @@ HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, bool cent
   if (stream) hwy::FlushStream();
 }
 
-void NormBackwardRows(const NormBackward& call, float* sums, bool centred, bool stream, std::int64_t first, std::int64_t last) {
-  WithStorage(call.x.dtype,
-              [&](auto zero) HWY_ATTR { NormBackwardAs<decltype(zero)>(call, sums, centred, stream, first, last); });
+void NormBackwardRows(const NormBackward& call, float* sums, NormForm form, bool stream, std::int64_t first, std::int64_t last) {
+  WithStorage(call.x.dtype, [&](auto zero) HWY_ATTR { NormBackwardAs<decltype(zero)>(call, sums, form, stream, first, last); });
 }
 
 /// `columns` columns of `sum` (+)= the blocks' partial sums in order; a block's lie `stride` after the one before.
@@ -145,7 +153,7 @@ constexpr std::int64_t stripe = 512;  // columns that one worker combines
 
 class CpuNorm final : public Norm {
  public:
-  CpuNorm(const Context& context, bool centred) : Norm(context.observer), context_(context), centred_(centred) {
+  CpuNorm(const Context& context, NormForm form) : Norm(context.observer), context_(context), form_(form) {
     const ScopedIsa scope(context.isa);
     apply_ = &HWY_DYNAMIC_DISPATCH(NormApply);
     forward_ = &HWY_DYNAMIC_DISPATCH(NormForward);
@@ -154,16 +162,17 @@ class CpuNorm final : public Norm {
   }
 
  private:
-  void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
-                  float eps) override {
+  void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps,
+                  const Tensor& residual) override {
     context_.deal(x.rows(), rows_per_tile(x.columns()), [&](std::int64_t first, std::int64_t last) {
-      forward_({n, stats, x, gain, bias}, eps, centred_, first, last);
+      forward_({n, stats, x, gain, bias, residual, unit_offset()}, eps, form_ == NormForm::layer, first, last);
     });
   }
 
   void do_apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias) override {
-    context_.deal(x.rows(), rows_per_tile(x.columns()),
-                  [&](std::int64_t first, std::int64_t last) { apply_({n, stats, x, gain, bias}, first, last); });
+    context_.deal(x.rows(), rows_per_tile(x.columns()), [&](std::int64_t first, std::int64_t last) {
+      apply_({n, stats, x, gain, bias, Tensor{}, unit_offset()}, first, last);
+    });
   }
 
   // The blocks' sums fit the workspace: as many rows at a time as it holds, each time added onto the result.
@@ -180,7 +189,7 @@ class CpuNorm final : public Norm {
       const std::int64_t blocks = div_up(count, block_rows);
       context_.deal(count, block_rows, [&](std::int64_t first, std::int64_t last) {
         float* sums = partial.data() + first / block_rows * 2 * columns;
-        backward_(call, sums, centred_, stream, row + first, row + last);
+        backward_(call, sums, form_, stream, row + first, row + last);
       });
       context_.deal(columns, stripe, [&](std::int64_t first, std::int64_t last) {
         const auto add_columns = [&](const Tensor& to, const float* from) {
@@ -194,8 +203,10 @@ class CpuNorm final : public Norm {
     } while (row < rows);
   }
 
+  bool unit_offset() const { return form_ == NormForm::rms_unit_offset; }
+
   Context context_;
-  bool centred_;
+  NormForm form_;
   decltype(&HWY_STATIC_DISPATCH(NormApply)) apply_;
   decltype(&HWY_STATIC_DISPATCH(NormForward)) forward_;
   decltype(&HWY_STATIC_DISPATCH(NormBackwardRows)) backward_;
@@ -204,7 +215,7 @@ class CpuNorm final : public Norm {
 
 }  // namespace
 
-std::unique_ptr<Norm> make_norm(const Context& context, bool centred) { return std::make_unique<CpuNorm>(context, centred); }
+std::unique_ptr<Norm> make_norm(const Context& context, NormForm form) { return std::make_unique<CpuNorm>(context, form); }
 
 }  // namespace lockstep::ops::cpu
 #endif

@@ -12,7 +12,8 @@ namespace lockstep::ops::cpu {
 
 /// Of Norm's forward pass.
 struct NormTensors {
-  const Tensor &n, &stats, &x, &gain, &bias;
+  const Tensor &n, &stats, &x, &gain, &bias, &residual;
+  bool unit_offset;  ///< 1 is added to gains
 };
 
 /// Logits of a part of the vocabulary.

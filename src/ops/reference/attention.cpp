@@ -50,6 +50,10 @@ double dot(const HeadRow& a, const HeadRow& b, std::int64_t count) {
   return sum;
 }
 
+double capped(const AttentionShape& shape, double score) {
+  return shape.softcap > 0 ? shape.softcap * std::tanh(score / shape.softcap) : score;
+}
+
 double factor_at(const DropoutSite& site, const Query& at_query, std::int64_t key) {
   return dropout_factor(site, at_query.sample, at_query.position, at_query.head * site.index_stride + key);
 }
@@ -71,14 +75,14 @@ class AttentionReference final : public Attention {
  private:
   void do_forward(const AttentionForward& call) override {
     const auto& [o, lse, q, k, v, s, dropout, further, starts, whole] = call;
-    const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
+    const double scale = s.score_scale();
     std::vector<double> score(static_cast<std::size_t>(s.keys)), value(static_cast<std::size_t>(s.head_size));
     for_each_query(s, starts, [&](const Query& query) {
       double largest = -std::numeric_limits<double>::infinity(), sum = 0;
       const double before = further ? at(lse, query.lse) : largest;  // log of the sum over other keys
       for (std::int64_t j = query.first; j < query.seen; ++j) {
         double& x = score[static_cast<std::size_t>(j)];
-        x = scale * dot({q, query.row, query.column}, {k, query.key_row + j, query.key_column}, s.head_size);
+        x = capped(s, scale * dot({q, query.row, query.column}, {k, query.key_row + j, query.key_column}, s.head_size));
         largest = std::max(largest, x);
       }
       largest = std::max(largest, before);
@@ -105,7 +109,7 @@ class AttentionReference final : public Attention {
 
   void do_backward(const AttentionBackward& call) override {
     const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, s, dropout, further, starts, parts, part_sums, whole] = call;
-    const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
+    const double scale = s.score_scale();
     const std::int64_t width = s.kv_heads * s.head_size;
     std::vector<double> sum_q(static_cast<std::size_t>(s.head_size));
     std::vector<double> sum_k(static_cast<std::size_t>(k.rows() * width)), sum_v(sum_k.size());
@@ -119,11 +123,12 @@ class AttentionReference final : public Attention {
       std::fill(sum_q.begin(), sum_q.end(), 0.0);
       for (std::int64_t j = query.first; j < query.seen; ++j) {
         const std::int64_t row = query.key_row + j;
-        const double score = scale * dot({q, query.row, query.column}, {k, row, query.key_column}, s.head_size);
+        const double score = capped(s, scale * dot({q, query.row, query.column}, {k, row, query.key_column}, s.head_size));
+        const double slope = s.softcap > 0 ? 1 - score / s.softcap * score / s.softcap : 1;
         const double weight = whole ? at(whole.weights, query.lse * s.keys + j) : std::exp(score - at(lse, query.lse));
         const double factor = factor_at(dropout, query, s.first_key + j);
         const double d_weight = factor * dot({d_o, query.row, query.column}, {v, row, query.key_column}, s.head_size);
-        const double d_score = scale * weight * (d_weight - row_delta);
+        const double d_score = scale * slope * weight * (d_weight - row_delta);
         for (std::int64_t d = 0; d < s.head_size; ++d) {
           const auto to = static_cast<std::size_t>(row * width + query.key_column + d);
           sum_q[static_cast<std::size_t>(d)] += d_score * get(k, row, query.key_column + d);

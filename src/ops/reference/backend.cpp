@@ -1,3 +1,5 @@
+#include <array>
+
 #include "ops/open_ops.h"
 #include "ops/reference/families.h"
 
@@ -8,8 +10,7 @@ class ReferenceOps final : public Ops {
  public:
   explicit ReferenceOps(OpObserver* observer) : observer_(observer) {}
   Linear& linear() override { return *linear_; }
-  Norm& norm() override { return *norm_; }
-  Norm& rms_norm() override { return *rms_norm_; }
+  Norm& norm(NormForm form) override { return *norms_[static_cast<std::size_t>(form)]; }
   Rotary& rotary() override { return *rotary_; }
   Attention& attention() override { return *attention_; }
   Activations& activation() override { return *activation_; }
@@ -27,8 +28,9 @@ class ReferenceOps final : public Ops {
   OpObserver* observer_;
   std::unique_ptr<Stream> stream_ = make_immediate_stream();
   std::unique_ptr<Linear> linear_ = reference::make_linear(observer_);
-  std::unique_ptr<Norm> norm_ = reference::make_norm(true, observer_);
-  std::unique_ptr<Norm> rms_norm_ = reference::make_norm(false, observer_);
+  std::array<std::unique_ptr<Norm>, 3> norms_ = {reference::make_norm(NormForm::layer, observer_),
+                                                 reference::make_norm(NormForm::rms, observer_),
+                                                 reference::make_norm(NormForm::rms_unit_offset, observer_)};
   std::unique_ptr<Rotary> rotary_ = reference::make_rotary(observer_);
   std::unique_ptr<Attention> attention_ = reference::make_attention(observer_);
   std::unique_ptr<Activations> activation_ = reference::make_activation(observer_);

@@ -70,6 +70,21 @@ class ElementwiseReference final : public Elementwise {
     for (std::int64_t i = 0; i < x.elements(); ++i) put(x, i, get(x, i) * factor);
   }
 
+  void do_soft_cap(const Tensor& x, const Tensor& tanhs, float cap) override {
+    for (std::int64_t i = 0; i < x.elements(); ++i) {
+      const double tanh = std::tanh(static_cast<double>(get(x, i)) / cap);
+      if (tanhs) put(tanhs, i, tanh);
+      put(x, i, cap * tanh);
+    }
+  }
+
+  void do_soft_cap_backward(const Tensor& d, const Tensor& tanhs) override {
+    for (std::int64_t i = 0; i < d.elements(); ++i) {
+      const double tanh = get(tanhs, i);
+      put(d, i, get(d, i) * (1 - tanh * tanh));
+    }
+  }
+
   void do_normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std) override {
     for (std::int64_t i = 0; i < x.elements(); ++i) {
       put(x, i, mean + std * normal_at(rng, static_cast<std::uint64_t>(first + i)));

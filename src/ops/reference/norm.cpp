@@ -9,11 +9,12 @@ namespace {
 
 class NormReference final : public Norm {
  public:
-  NormReference(bool centred, OpObserver* observer) : Norm(observer), centred_(centred) {}
+  NormReference(NormForm form, OpObserver* observer)
+      : Norm(observer), centred_(form == NormForm::layer), offset_(form == NormForm::rms_unit_offset ? 1 : 0) {}
 
  private:
-  void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
-                  float eps) override {
+  void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps,
+                  const Tensor& residual) override {
     const std::int64_t columns = x.columns();
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       double sum = 0, squares = 0;
@@ -23,15 +24,22 @@ class NormReference final : public Norm {
       at(stats, 2 * i) = static_cast<float>(mean);
       at(stats, 2 * i + 1) = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(columns) + eps));
     }
-    do_apply(n, stats, x, gain, bias);
+    affine(n, stats, x, gain, bias, residual);
   }
 
   void do_apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias) override {
+    affine(n, stats, x, gain, bias, {});
+  }
+
+  double gain_at(const Tensor& gain, std::int64_t j) const { return offset_ + get(gain, j); }
+
+  void affine(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
+              const Tensor& residual) const {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       const double mean = at(stats, 2 * i), rstd = at(stats, 2 * i + 1);
       for (std::int64_t j = 0; j < x.columns(); ++j) {
-        const double value = (get(x, i, j) - mean) * rstd * get(gain, j) + (bias ? get(bias, j) : 0);
-        put(n, i, j, value);
+        const double value = (get(x, i, j) - mean) * rstd * gain_at(gain, j) + (bias ? get(bias, j) : 0);
+        put(n, i, j, value + (residual ? get(residual, i, j) : 0));
       }
     }
   }
@@ -48,7 +56,7 @@ class NormReference final : public Norm {
       for (std::int64_t j = 0; j < columns; ++j) {
         const auto c = static_cast<std::size_t>(j);
         unit[c] = (get(x, i, j) - mean) * rstd;
-        d_unit[c] = static_cast<double>(get(dn, i, j)) * get(gain, j);
+        d_unit[c] = static_cast<double>(get(dn, i, j)) * gain_at(gain, j);
         sum += d_unit[c];
         dot += d_unit[c] * unit[c];
       }
@@ -78,10 +86,11 @@ class NormReference final : public Norm {
   }
 
   bool centred_;
+  double offset_;  // added to gains
 };
 
 }  // namespace
 
-std::unique_ptr<Norm> make_norm(bool centred, OpObserver* observer) { return std::make_unique<NormReference>(centred, observer); }
+std::unique_ptr<Norm> make_norm(NormForm form, OpObserver* observer) { return std::make_unique<NormReference>(form, observer); }
 
 }  // namespace lockstep::ops::reference

@@ -24,7 +24,8 @@ Tensor sums_of(const Tensor& dq, const Tensor& delta, const AttentionShape& shap
   return delta.reshape({delta.elements()}).flat(own, dq.elements()).reshape({dq.rows(), dq.columns()});
 }
 
-float scale_of(const AttentionShape& shape) { return static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size))); }
+float scale_of(const AttentionShape& shape) { return static_cast<float>(shape.score_scale()); }
+float softcap_of(const AttentionShape& shape) { return static_cast<float>(shape.softcap / shape.score_scale()); }
 
 const DropoutSite* active(const DropoutSite& dropout) { return dropout.p > 0 ? &dropout : nullptr; }
 
@@ -164,6 +165,7 @@ void CpuAttention::do_forward(const AttentionForward& call) {
               .starts = starts_from(call.starts, sample, shape.first_key + position),
               .head_size = shape.head_size,
               .scale = scale_of(shape),
+              .softcap = softcap_of(shape),
               .dropout = {active(call.dropout), sample, head},
               .thin = thin_},
              workspace(worker));
@@ -242,6 +244,7 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
                .group = group,
                .head_size = shape.head_size,
                .scale = scale_of(shape),
+               .softcap = softcap_of(shape),
                .dropout = {active(call.dropout), sample, first_head},
                .own = &slot_of(task),
                .own_base = task * steps,

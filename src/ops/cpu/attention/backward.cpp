@@ -56,17 +56,23 @@ struct QueryBlock {
 };
 
 /// weights = exp(scores * scale - lse), 0 where masked; d_scores = weights * (d_scores - delta), where d_scores holds d_o
-/// times the transpose of v.
-template <bool dropped>
-HWY_INLINE void weights_of_row(float scale, float lse, float delta, Index seen, const float* factors, float* weights,
+/// times the transpose of v. Scores that are capped have a slope.
+template <bool dropped, bool capped>
+HWY_INLINE void weights_of_row(const BackwardTask& task, float lse, float delta, Index seen, const float* factors, float* weights,
                                float* d_scores) {
   const Tag d;
-  const Vector f = hn::Set(d, scale * log2_e), shift = hn::Set(d, -lse * log2_e), subtract = hn::Set(d, delta);
+  const Vector f = hn::Set(d, task.scale * log2_e), shift = hn::Set(d, -lse * log2_e), subtract = hn::Set(d, delta);
+  const Vector part = hn::Set(d, capped ? 1 / task.softcap : 0);
   const auto vector_at = [&](Index j, Vector& weight, Vector& d_score) HWY_ATTR {
-    weight = weight_of(hn::MulAdd(hn::Load(d, weights + j), f, shift));
+    const Vector score = hn::Load(d, weights + j);
+    weight = weight_of(hn::MulAdd(score, f, shift));
     Vector d_weight = hn::Load(d, d_scores + j);
     if constexpr (dropped) d_weight = hn::Mul(d_weight, hn::Load(d, factors + j));
     d_score = hn::Mul(weight, hn::Sub(d_weight, subtract));
+    if constexpr (capped) {
+      const Vector tanh = hn::Mul(score, part);
+      d_score = hn::Mul(d_score, hn::NegMulAdd(tanh, tanh, hn::Set(d, 1.0F)));
+    }
     if constexpr (dropped) weight = hn::Mul(weight, hn::Load(d, factors + j));
   };
   Vector weight, d_score;
@@ -84,21 +90,23 @@ HWY_INLINE void weights_of_row(float scale, float lse, float delta, Index seen, 
   }
 }
 
+template <bool capped>
 HWY_INLINE void weights_of_block(const BackwardTask& task, const QueryBlock& block, const BackwardSpace& space) {
   for (Index r = 0; r < block.rows; ++r) {
-    weights_of_row<false>(task.scale, block.lse[r], block.delta[r], block.sight.of(r), nullptr, space.weights + r * score_stride,
-                          space.d_scores + r * score_stride);
+    weights_of_row<false, capped>(task, block.lse[r], block.delta[r], block.sight.of(r), nullptr,
+                                  space.weights + r * score_stride, space.d_scores + r * score_stride);
   }
 }
 
+template <bool capped>
 HWY_NOINLINE void dropped_weights_of_block(const BackwardTask& task, const QueryBlock& block, const BackwardSpace& space) {
   const MaskRow mask(task.dropout);
   HWY_ALIGN float factors[key_block];
   for (Index r = 0; r < block.rows; ++r) {
     mask.draw(task.dropout.head + block.head, task.first_key + block.position + r, task.first_key + task.block * key_block,
               factors);
-    weights_of_row<true>(task.scale, block.lse[r], block.delta[r], block.sight.of(r), factors, space.weights + r * score_stride,
-                         space.d_scores + r * score_stride);
+    weights_of_row<true, capped>(task, block.lse[r], block.delta[r], block.sight.of(r), factors, space.weights + r * score_stride,
+                                 space.d_scores + r * score_stride);
   }
 }
 
@@ -168,10 +176,12 @@ void make_keys(const BackwardTask& task, const QueryBlock& block, const Backward
   pack_panels(d_o, block.rows, task.head_size, space.d_outputs);
   score_product(q, block.rows, block.sight, space.keys_transposed, task.head_size, space.weights);
   score_product(d_o, block.rows, block.sight, space.values_transposed, task.head_size, space.d_scores);
+  const bool capped = task.softcap > 0;
+  if (capped) cap_scores(block.rows, block.sight, task.softcap, space.weights);
   if (task.dropout.site == nullptr) {
-    weights_of_block(task, block, space);
+    capped ? weights_of_block<true>(task, block, space) : weights_of_block<false>(task, block, space);
   } else {
-    dropped_weights_of_block(task, block, space);
+    capped ? dropped_weights_of_block<true>(task, block, space) : dropped_weights_of_block<false>(task, block, space);
   }
   if (block.sight.starts != nullptr) hide(block, space);
   prefetch_rows(block.q.from(block.rows), block.rows_after, task.head_size);

@@ -209,6 +209,7 @@ HWY_INLINE void block_of_rows(const ForwardTask& task, HeadRows q, const Forward
   const Sight sight = sight_of(task, key, first);
   if (sight.blind()) return;
   score_product(q.from(first), rows, sight, space.keys, task.head_size, space.scores);
+  if (task.softcap > 0) cap_scores(rows, sight, task.softcap, space.scores);
   weigh_block(task, space, key, first, rows, sight);
   value_product(task, space, first, rows, sight);
 }
@@ -276,7 +277,9 @@ void one_query(const ForwardTask& task, HeadRows q, const ForwardSpace& space) {
       const Index next = key + j + count < keys ? count * rows.stride : 0;
       task.thin({q.data, q.stride, 1, rows.data, rows.stride, count, task.head_size, space.scores + j, rows.type, next});
     }
-    weigh_block(task, space, key, 0, 1, sight_of(task, key, 0));
+    const Sight sight = sight_of(task, key, 0);
+    if (task.softcap > 0) cap_scores(1, sight, task.softcap, space.scores);
+    weigh_block(task, space, key, 0, 1, sight);
     WithStorage(task.v.type, [&](auto zero) HWY_ATTR { values_in_place<decltype(zero)>(task, space, key, in_block); });
   }
 }

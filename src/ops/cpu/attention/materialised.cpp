@@ -135,7 +135,7 @@ ScoreKernels score_kernels(Isa isa) {
   return HWY_DYNAMIC_DISPATCH(ScoreKernelsHere)();
 }
 
-float scale_of(const AttentionShape& shape) { return static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size))); }
+float scale_of(const AttentionShape& shape) { return static_cast<float>(shape.score_scale()); }
 
 /// Columns [column, ...) of rows [row, row + rows) of a matrix.
 Tensor part_of(const Tensor& matrix, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {

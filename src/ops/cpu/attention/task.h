@@ -71,6 +71,7 @@ struct ForwardTask {
       nullptr;  ///< [rows]: positions in the sample before which a query sees no key; nullptr: it sees all
   std::int64_t head_size = 0;
   float scale = 1;
+  float softcap = 0;  ///< of scores before they are scaled; 0: none
   WeightDropout dropout;
   ThinKernel thin = nullptr;  ///< for one row: scores of keys that are not packed
 };
@@ -107,6 +108,7 @@ struct BackwardTask {
   std::int64_t group = 1;                ///< heads that share k and v
   std::int64_t head_size = 0;
   float scale = 1;
+  float softcap = 0;  ///< of scores before they are scaled; 0: none
   WeightDropout dropout;
   Progress* own = nullptr;
   std::int64_t own_base = 0;

@@ -161,6 +161,18 @@ inline void score_product(HeadRows a, Index rows, const Sight& sight, const floa
   }
 }
 
+/// What score_product() made becomes cap tanh(score / cap).
+inline void cap_scores(Index rows, const Sight& sight, float cap, float* scores) {
+  const Tag d;
+  const Vector factor = hn::Set(d, cap), part = hn::Set(d, 1 / cap);
+  for (Index r = 0; r < rows; ++r) {
+    float* row = scores + r * score_stride;
+    const Index columns = sight.of(std::min(r / tile_rows * tile_rows + tile_rows, rows) - 1);
+    for (Index j = 0; j < columns; j += width)
+      hn::Store(hn::Mul(cpu::HWY_NAMESPACE::Tanh(d, hn::Mul(hn::Load(d, row + j), part)), factor), d, row + j);
+  }
+}
+
 /// to[c * panel ...]: the transpose of `rows` <= 64 rows of `columns` elements, in panels of `panel` rows; what is missing
 /// of 64 rows is 0.
 inline void pack_transposed(HeadRows from, Index rows, Index columns, float* to) {

@@ -16,10 +16,11 @@ inline constexpr std::int64_t norm_block = 64;
 struct NormPass {
   Tensor x, stats, gain, bias;
   Tensor n = {};  // [B, C] or empty
+  Tensor added = {};
   Tensor dn = {}, dx = {}, residual = {};
   Tensor d_gain = {}, d_bias = {};
   float eps = 0;
-  bool centred = true;
+  NormForm form = NormForm::layer;
   bool add = false;  ///< d_gain and d_bias are added to
   std::int64_t first = 0, last = 0, columns = 0;
   float* unit = nullptr;  ///< (x - mean) * rstd, or on the way to it

@@ -73,16 +73,25 @@ HWY_FLATTEN void NormScale(const NormPass& p, std::int64_t first, std::int64_t l
   });
 }
 
-/// n = unit * gain + bias.
+/// 16 gains from `gain` on.
+template <class S, class Group>
+HWY_INLINE Sixteen PlainNormGains(const NormPass& p, const Group& group, const S* gain) {
+  const Sixteen stored = group.Load(gain);
+  return p.form == NormForm::rms_unit_offset ? Add(stored, Splat(1)) : stored;
+}
+
+/// n = unit * gain + bias + residual.
 template <class S>
 HWY_FLATTEN void NormAffine(const NormPass& p, std::int64_t first, std::int64_t last) {
   const S *gain = data_of<S>(p.gain), *bias = data_of<S>(p.bias);
   ForNormRows(first, last, [&](std::int64_t i) HWY_ATTR {
     const float* unit = NormUnitRow(p, i);
+    const S* rest = row_of<S>(p.added, i);
     S* n = row_of<S>(p.n, i);
     ForColumns(p.columns, [&](std::int64_t j, auto group) HWY_ATTR {
       const Sixteen offset = bias != nullptr ? group.Load(bias + j) : Splat(0);
-      group.Store(MulAdd(group.Load(unit + j), group.Load(gain + j), offset), n + j);
+      const Sixteen normed = MulAdd(group.Load(unit + j), PlainNormGains(p, group, gain + j), offset);
+      group.Store(rest != nullptr ? Add(normed, group.Load(rest + j)) : normed, n + j);
     });
   });
 }
@@ -95,7 +104,7 @@ HWY_FLATTEN void NormTimesGain(const NormPass& p, std::int64_t first, std::int64
     const S* dn = row_of<S>(p.dn, i);
     float* d_unit = NormDUnitRow(p, i);
     ForColumns(p.columns, [&](std::int64_t j, auto group)
-                              HWY_ATTR { group.Store(Mul(group.Load(dn + j), group.Load(gain + j)), d_unit + j); });
+                              HWY_ATTR { group.Store(Mul(group.Load(dn + j), PlainNormGains(p, group, gain + j)), d_unit + j); });
   });
 }
 
@@ -106,7 +115,7 @@ HWY_FLATTEN void NormMeanGradients(const NormPass& p, std::int64_t first, std::i
     const float* d_unit = NormDUnitRow(p, i);
     Sixteen sum = Splat(0);
     ForColumns(p.columns, [&](std::int64_t j, auto group) HWY_ATTR { sum = Add(sum, group.Load(d_unit + j)); });
-    NormMeansOf(p, i)[0] = p.centred ? Sum(sum) / count : 0;
+    NormMeansOf(p, i)[0] = p.form == NormForm::layer ? Sum(sum) / count : 0;
   });
   ForNormRows(first, last, [&](std::int64_t i) HWY_ATTR {
     const float *unit = NormUnitRow(p, i), *d_unit = NormDUnitRow(p, i);
@@ -203,8 +212,8 @@ constexpr std::int64_t stripe = 64;  // columns that one worker sums
 
 class PlainNorm final : public Norm {
  public:
-  PlainNorm(const Context& context, bool centred, std::span<float> between)
-      : Norm(context.observer), context_(context), centred_(centred), between_(between) {
+  PlainNorm(const Context& context, NormForm form, std::span<float> between)
+      : Norm(context.observer), context_(context), form_(form), between_(between) {
     const ScopedIsa scope(context.isa);
     passes_ = HWY_DYNAMIC_DISPATCH(NormPassesHere)();
   }
@@ -220,7 +229,7 @@ class PlainNorm final : public Norm {
     pass.unit = between_.data();
     pass.d_unit = pass.unit + most * pass.columns;
     pass.means = pass.d_unit + most * pass.columns;
-    pass.centred = centred_;
+    pass.form = form_;
     do {
       pass.last = std::min(rows, pass.first + most);
       body(pass);
@@ -234,20 +243,21 @@ class PlainNorm final : public Norm {
                   [&](std::int64_t first, std::int64_t last) { kernel(pass, pass.first + first, pass.first + last); });
   }
 
-  void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
-                  float eps) override {
+  void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps,
+                  const Tensor& residual) override {
     const NormPasses& passes = passes_.of(x.dtype);
-    in_turns({.x = x, .stats = stats, .gain = gain, .bias = bias, .n = n, .eps = eps}, [&](const NormPass& pass) {
-      if (centred_) {
-        over_rows(passes.means, pass);
-      } else {
-        for (std::int64_t i = pass.first; i < pass.last; ++i) floats(stats)[2 * i] = 0;
-      }
-      over_rows(passes.centre, pass);
-      over_rows(passes.deviations, pass);
-      over_rows(passes.scale, pass);
-      over_rows(passes.affine, pass);
-    });
+    in_turns({.x = x, .stats = stats, .gain = gain, .bias = bias, .n = n, .added = residual, .eps = eps},
+             [&](const NormPass& pass) {
+               if (form_ == NormForm::layer) {
+                 over_rows(passes.means, pass);
+               } else {
+                 for (std::int64_t i = pass.first; i < pass.last; ++i) floats(stats)[2 * i] = 0;
+               }
+               over_rows(passes.centre, pass);
+               over_rows(passes.deviations, pass);
+               over_rows(passes.scale, pass);
+               over_rows(passes.affine, pass);
+             });
   }
 
   void do_apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias) override {
@@ -291,15 +301,15 @@ class PlainNorm final : public Norm {
   }
 
   Context context_;
-  bool centred_;
+  NormForm form_;
   std::span<float> between_;
   AllNormPasses passes_;
 };
 
 }  // namespace
 
-std::unique_ptr<Norm> make_plain_norm(const Context& context, bool centred, std::span<float> between) {
-  return std::make_unique<PlainNorm>(context, centred, between);
+std::unique_ptr<Norm> make_plain_norm(const Context& context, NormForm form, std::span<float> between) {
+  return std::make_unique<PlainNorm>(context, form, between);
 }
 
 }  // namespace lockstep::ops::cpu
