@@ -202,9 +202,9 @@ std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches)
       brought.window_starts = begins.device.reshape({batch.samples, batch.positions});
     }
     const ops::Positions own = own_positions(batch, m), whole{0, batch.positions};
-    const auto take = [&](const Tensor& all, const ops::Positions& positions, const Tensor& from) {
+    const auto take = [&](const Tensor& buffer, const ops::Positions& positions, const Tensor& from) {
       const std::int64_t count = batch.samples * positions.count();
-      const Tensor place = all.flat(static_cast<std::int64_t>(m) * count, count);  // behind those before, which are as large
+      const Tensor place = buffer.flat(static_cast<std::int64_t>(m) * count, count);  // behind those before, which are as large
       bring(place, from, positions, batch);
       return place;
     };
