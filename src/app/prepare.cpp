@@ -10,6 +10,7 @@
 
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
+#include "app/cli/day.h"
 #include "app/cli/other_words.h"
 #include "app/folder/folder_owner.h"
 #include "base/checked.h"
@@ -29,9 +30,16 @@ data::TextFormat format_named(std::string_view name) {
 
 struct Options {
   std::string input, tokenizer = "char", out, format = "auto";
-  std::int64_t threads = 0, shards = 0;
+  std::string chat_template, train_on = "auto", too_long = "refuse", date;
+  std::int64_t threads = 0, shards = 0, length = 0, show = 0;
   bool binary = false;
 };
+
+template <class T>
+std::vector<std::string> words_list() {
+  const std::vector<std::string_view> words = lockstep::words_of<T>();
+  return {words.begin(), words.end()};
+}
 
 bool parse(const Arguments& arguments, Options& options) {
   CommandLine line("prepare",
@@ -39,27 +47,38 @@ bool parse(const Arguments& arguments, Options& options) {
                    "val.bin (the rest) and tokens.json, which says how to turn tokens into text again.");
   line.positional("INPUT", options.input,
                   "a text file; JSONL (.jsonl), a document a line; a folder; or -, standard input. A document is {\"text\": "
-                  "...}, or {\"prompt\": ..., \"completion\": ...} of which only the completion is taught. A folder's files and "
-                  "those in the folders below are read in the order of their paths");
+                  "...}, or {\"prompt\": ..., \"completion\": ...} of which only the completion is taught; or a conversation: "
+                  "messages, ShareGPT or Alpaca. A folder's files and those in the folders below are read in the order of "
+                  "their paths");
   line.option("--tokenizer", options.tokenizer, "NAME",
               "char, byte, gpt2:FOLDER, hf:FILE or bpe:SIZE. 'char': a token is a character, the vocabulary comes from the text, "
               "which must be UTF-8. 'byte': a token is one of 256 bytes. 'gpt2': GPT-2's BPE, from the folder of encoder.json "
-              "and vocab.bpe. 'hf': the BPE or Unigram of a tokenizer.json (GPT-2, Llama, Qwen, Gemma). 'bpe': a BPE of so many "
-              "tokens, trained on the text and kept as tokenizer.json");
+              "and vocab.bpe. 'hf': the BPE or Unigram of a tokenizer.json, or of its folder (GPT-2, Llama, Qwen, Gemma). 'bpe': "
+              "a BPE of so many tokens, trained on the text and kept as tokenizer.json");
   line.choice("--format", options.format, {"auto", "text", "jsonl"},
               "what INPUT holds; auto: JSONL where the names end in .jsonl, else text");
   line.flag("--binary", options.binary,
             "take the bytes of any file as they are. Otherwise gzip and zstd are unpacked, and what is no text is refused, or "
-            "skipped in "
-            "a folder");
+            "skipped in a folder");
   line.option("--out", options.out, "FOLDER", "where the files go; made when it is not there");
   line.option("--shards", options.shards, "N",
               "also cut the training text into a file a rank, for data.shards=precut; 0: do not");
   line.option("--threads", options.threads, "N", "threads that tokenise; 0: every core");
+  line.option(
+      "--chat-template", options.chat_template, "TEMPLATE",
+      "how conversations are written: a template's file, a model's folder, or one of chatml, llama3, zephyr; else that of "
+      "the tokenizer's folder");
+  line.choice("--train-on", options.train_on, words_list<data::TrainOn>(),
+              "what of a document is taught; auto: the completion where the form has one, else the assistant's turns");
+  line.option("--length", options.length, "N", "the most tokens of a conversation; 0: any number");
+  line.choice("--too-long", options.too_long, words_list<data::TooLong>(),
+              "what becomes of a longer conversation; cut: its last turns are left out");
+  line.option("--date", options.date, "YYYY-MM-DD", "the day that a template writes as today's; else it is today");
+  line.option("--show", options.show, "N", "print the first N documents with what is taught, ids and ends");
   line.undeclared(other_words(WordsOf::prepare));
   line.note(
-      "A document of JSONL ends with the tokenizer's end-of-text token, or a line feed where it has none. With prompts, "
-      "train.mask.bin and val.mask.bin say which tokens are taught.");
+      "A document of JSONL ends with the tokenizer's end-of-text token, or a line feed where it has none. With prompts "
+      "or conversations, train.mask.bin and val.mask.bin say which tokens are taught.");
   line.note("Memory stays the same for a text of any size. Nothing is changed in FOLDER until all of the text is tokenised.");
   line.note(
       "train.bin and val.bin hold the ids and nothing else, as nanoGPT's do: little-endian uint16, or uint32 for a vocabulary "
@@ -70,7 +89,8 @@ bool parse(const Arguments& arguments, Options& options) {
       "  lockstep prepare articles/ --tokenizer byte --out data/articles\n"
       "  lockstep prepare articles/ --tokenizer hf:llama3/tokenizer.json --out data/articles\n"
       "  lockstep prepare articles/ --tokenizer bpe:32768 --out data/articles\n"
-      "  lockstep prepare chats.jsonl --tokenizer hf:llama3/tokenizer.json --out data/chats\n"
+      "  lockstep prepare chats.jsonl --tokenizer hf:models/qwen --length 2048 --show 3 --out data/chats\n"
+      "  lockstep prepare alpaca.jsonl.gz --tokenizer hf:models/base --chat-template chatml --out data/alpaca\n"
       "  lockstep prepare dump.jsonl.zst --out data/dump\n"
       "  xzcat dump.xz | lockstep prepare - --out data/dump\n"
       "  lockstep train data/book");
@@ -90,6 +110,13 @@ void check(const Options& options) {
     problems.push_back(
         {fmt::format("--shards {}: must be from 0 to 99999", options.shards), "--shards 4 cuts the text for 4 ranks"});
   }
+  for (const auto& [option, value] : {std::pair("--length", options.length), {"--show", options.show}}) {
+    if (value < 0) problems.push_back({fmt::format("{} {}: must not be negative", option, value), "leave it out"});
+  }
+  if (options.too_long != "refuse" && options.length == 0) {
+    problems.push_back({fmt::format("--too-long {}: nothing says what is too long", options.too_long),
+                        "give the most tokens of a conversation: --length 2048"});
+  }
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
@@ -103,6 +130,12 @@ int run(const Arguments& arguments) {
                                                     .format = format_named(options.format),
                                                     .binary = options.binary,
                                                     .out = options.out,
+                                                    .chats = {.chat_template = options.chat_template,
+                                                              .train_on = choice_from<data::TrainOn>(options.train_on).value(),
+                                                              .length = options.length,
+                                                              .too_long = choice_from<data::TooLong>(options.too_long).value(),
+                                                              .now = day_of(options.date)},
+                                                    .show = options.show,
                                                     .shards = static_cast<int>(options.shards),
                                                     .threads = narrow<std::size_t>(options.threads)},
                                                    log);

@@ -53,9 +53,9 @@ TokenizerChoice tokenizer_choice(std::string_view name) {
   }
   const std::string path(colon == std::string_view::npos ? "" : name.substr(colon + 1));
   if (path.empty()) {
-    throw UserError(
-        fmt::format("tokenizer \"{}\" does not say where its vocabulary is", name),
-        word == "gpt2" ? "name the folder of encoder.json and vocab.bpe: gpt2:FOLDER" : "name a tokenizer.json: hf:FILE");
+    throw UserError(fmt::format("tokenizer \"{}\" does not say where its vocabulary is", name),
+                    word == "gpt2" ? "name the folder of encoder.json and vocab.bpe: gpt2:FOLDER"
+                                   : "name a tokenizer.json or its folder: hf:FILE");
   }
   return {.kind = word == "gpt2" ? Kind::gpt2 : Kind::hf, .path = path};
 }
@@ -72,8 +72,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
       std::string json = bpe::to_json(model).dump();
       return bpe::make_bpe_tokenizer(std::move(model), std::move(json), bpe::AddedTokens::ordinary);
     }
-    case TokenizerChoice::Kind::hf:
-      return tokenizer_from_json(io::read_document(choice.path, bpe::most_file_bytes), choice.path);
+    case TokenizerChoice::Kind::hf: {
+      const io::Path file = io::is_folder(choice.path) ? io::Path(choice.path) / "tokenizer.json" : io::Path(choice.path);
+      return tokenizer_from_json(io::read_document(file, bpe::most_file_bytes), file.string());
+    }
   }
   return nullptr;
 }

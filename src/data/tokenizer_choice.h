@@ -17,7 +17,7 @@ struct TokenizerChoice {
     characters,  ///< "char": the vocabulary comes from the text
     bytes,       ///< "byte"
     gpt2,        ///< "gpt2:FOLDER": encoder.json and vocab.bpe
-    hf,          ///< "hf:FILE": a tokenizer.json
+    hf,          ///< "hf:FILE": a tokenizer.json, or the folder of one
     trained      ///< "bpe:SIZE": a BPE of so many tokens, trained on the text
   };
   Kind kind = Kind::characters;

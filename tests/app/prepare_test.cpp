@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "app/cli/commands.h"
 #include "data/token_description.h"
@@ -54,6 +55,51 @@ TEST(PrepareCommand, TellsBadLinesOfJsonl) {
   EXPECT_TRUE(std::filesystem::is_empty(out));
   EXPECT_EQ(run({"prepare", file, "--format", "text", "--out", out}).code, 0);
   EXPECT_EQ(run({"prepare", file, "--format", "csv", "--out", out}).code, 2);
+}
+
+TEST(PrepareCommand, TakesConversations) {
+  const TempFolder folder;
+  const std::string file = (folder / "t.jsonl").string(), out = (folder / "out").string();
+  const std::string turn = R"({"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yes"})";
+  std::ofstream(folder / "day.jinja")
+      << "{{ strftime_now('%Y') }}{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}"
+         "{% if add_generation_prompt %}<assistant>{% endif %}";
+  std::ofstream(file) << "{\"conversations\": [" << turn << ", " << turn << "]}\n{\"conversations\": [" << turn << "]}\n";
+  const std::vector<std::string> words = {"prepare", file, "--tokenizer", "byte", "--out", out};
+  const auto with = [&](const std::vector<std::string>& more) {
+    Arguments all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all);
+  };
+  const auto taught = [&] { return data::read_description(out).value().find("train.bin")->mask->targets; };
+  EXPECT_EQ(with({"--chat-template", "chatml"}).code, 0);
+  EXPECT_EQ(taught(), 28);  // "Yes<|im_end|>\n" twice
+  EXPECT_EQ(with({"--chat-template", "chatml", "--train-on", "last"}).code, 0);
+  EXPECT_EQ(taught(), 14);
+  EXPECT_EQ(with({"--chat-template", "chatml", "--length", "100", "--too-long", "cut"}).code, 0);
+  EXPECT_EQ(taught(), 14);
+  EXPECT_EQ(with({"--chat-template", (folder / "day.jinja").string(), "--date", "1999-01-02"}).code, 0);
+  std::ifstream tokens(folder / "out/train.bin", std::ios::binary);
+  EXPECT_EQ(tokens.get(), '1');
+  EXPECT_NE(with({}).err.find("no chat template says how a model reads these conversations"), std::string::npos);
+  EXPECT_NE(with({"--chat-template", "chatml", "--length", "9"}).err.find("line 1: the conversation has 132 tokens"),
+            std::string::npos);
+}
+
+TEST(PrepareCommand, RefusesOptionsThatMeanNothing) {
+  const auto said = [](const std::vector<std::string>& more) {
+    Arguments all = {"prepare", "t.jsonl", "--out", "x"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Result result = run(all);
+    EXPECT_EQ(result.code, 2);
+    return result.err;
+  };
+  EXPECT_NE(said({"--too-long", "cut"}).find("--too-long cut: nothing says what is too long"), std::string::npos);
+  EXPECT_NE(said({"--length", "-1"}).find("--length -1: must not be negative"), std::string::npos);
+  EXPECT_NE(said({"--show", "-1"}).find("--show -1: must not be negative"), std::string::npos);
+  EXPECT_NE(said({"--date", "today"}).find("--date today: it is no day"), std::string::npos);
+  EXPECT_NE(said({"--train-on", "users"}).find("--train-on"), std::string::npos);
+  EXPECT_NE(said({"--max_seq_length", "512"}).find("--length 512"), std::string::npos);
 }
 
 TEST(PrepareCommand, FailsOnAMissingText) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "data/support.h"
@@ -10,18 +11,26 @@
 namespace lockstep::data {
 namespace {
 
+std::optional<Document> document_of(const std::string& line) {
+  const std::optional<Json> object = parse_line(line);
+  return object ? std::optional(plain_document(*object)) : std::nullopt;
+}
+DocumentMaker plain_documents() {
+  return [](const Json& object, ChatCounts&) { return plain_document(object); };
+}
+
 TEST(Documents, ALineIsATextOrAPromptWithItsCompletion) {
-  const Document text = parse_document(R"({"id": 7, "text": "a\nb \u00e9 \ud83d\ude00", "meta": {"x": [1]}})").value();
+  const Document text = document_of(R"({"id": 7, "text": "a\nb \u00e9 \ud83d\ude00", "meta": {"x": [1]}})").value();
   EXPECT_EQ(text.prompt, "");
   EXPECT_EQ(text.text, "a\nb \xC3\xA9 \xF0\x9F\x98\x80");
-  const Document pair = parse_document(" {\"completion\": \"yes\", \"prompt\": \"no?\"}\r").value();
+  const Document pair = document_of(" {\"completion\": \"yes\", \"prompt\": \"no?\"}\r").value();
   EXPECT_EQ(pair.prompt, "no?");
   EXPECT_EQ(pair.text, "yes");
-  for (const std::string blank : {"", "  ", "\t\r"}) EXPECT_FALSE(parse_document(blank).has_value());
+  for (const std::string blank : {"", "  ", "\t\r"}) EXPECT_FALSE(document_of(blank).has_value());
 }
 
 TEST(Documents, OtherLinesAreRefused) {
-  const auto refused = [](const std::string& line) { return user_error([&] { parse_document(line); }); };
+  const auto refused = [](const std::string& line) { return user_error([&] { document_of(line); }); };
   EXPECT_TRUE(contains(refused("{\"text\": \"a\""), "not valid JSON (column 13)")) << refused("{\"text\": \"a\"");
   EXPECT_TRUE(contains(refused("{\"text\": \"caf\xE9\"}"), "not valid JSON"));
   EXPECT_TRUE(contains(refused("{\"text\": \"a\"} {\"text\": \"b\"}"), "not valid JSON"));
@@ -43,7 +52,7 @@ TEST(Documents, APieceHasItsLinesCounted) {
   DocumentLines lines;
   std::string piece =
       "{\"text\": \"a\"}\n\n[]\n{\"text\": \"\"}\n{\"prompt\": \"p\", \"completion\": \"\"}\r\nbad\n{\"text\": \"b\"}";
-  read_documents(piece, lines);
+  read_documents(piece, plain_documents(), lines);
   EXPECT_EQ(lines.lines, 7);
   ASSERT_EQ(lines.documents.size(), 3U);  // without the empty one
   EXPECT_EQ(lines.documents[1].prompt, "p");
@@ -53,7 +62,7 @@ TEST(Documents, APieceHasItsLinesCounted) {
   EXPECT_EQ(lines.bad[1].line, 5);
   piece.clear();
   for (int i = 0; i < 100; ++i) piece += "bad\n";
-  read_documents(piece, lines);
+  read_documents(piece, plain_documents(), lines);
   EXPECT_EQ(lines.lines, 100);
   EXPECT_EQ(lines.bad.size(), most_bad_lines);
   EXPECT_TRUE(lines.documents.empty());

@@ -1,14 +1,24 @@
-// Lines of JSONL that are prepared.
+// Lines of JSONL that are prepared: texts, and conversations of any form.
 
 #include "base/text/utf8.h"
+#include "data/chat/chat_teacher.h"
 #include "data/text/documents.h"
 #include "fuzz/target.h"
 
 namespace lockstep::fuzz {
 
 void read(std::span<const std::byte> input) {
+  const auto make = [](const Json& object, data::ChatCounts& counts) -> std::optional<data::Document> {
+    const data::RowForm form = data::form_of(object);
+    if (form == data::RowForm::plain || form == data::RowForm::preferences) return data::plain_document(object);
+    const data::ChatRules rules{.chat_template = "chatml", .length = 200, .too_long = data::TooLong::cut};
+    std::optional<data::ChatText> chat = data::ChatTeacher(rules, form, {}, nullptr).teach(object, counts);
+    if (!chat) return std::nullopt;
+    for (const data::Taught& part : chat->taught) ensure(part.begin <= part.end && part.end <= chat->text.size(), "it is a part");
+    return data::Document{.prompt = {}, .text = std::move(chat->text), .taught = std::move(chat->taught)};
+  };
   data::DocumentLines lines;
-  data::read_documents(text_of(input), lines);
+  data::read_documents(text_of(input), make, lines);
   ensure(std::ssize(lines.documents) + std::ssize(lines.bad) <= lines.lines, "a line is a document at most");
   for (const data::Document& document : lines.documents) {
     for (const std::string* text : {&document.prompt, &document.text}) {

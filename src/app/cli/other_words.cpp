@@ -159,6 +159,16 @@ constexpr std::array words_of_prepare = std::to_array<Word>({
     {"tokenizer-type", "--tokenizer NAME"},
     {"workers", "--threads {}"},
     {"num-proc", "--threads {}"},
+    {"template", "--chat-template {}"},
+    {"chat-template-path", "--chat-template {}"},
+    {"max-length", "--length {}"},
+    {"max-seq-length", "--length {}"},
+    {"sequence-len", "--length {}"},
+    {"cutoff-len", "--length {}"},
+    {"assistant-only-loss", "--train-on assistant"},
+    {"completion-only-loss", "--train-on completion"},
+    {"train-on-inputs", "--train-on all"},
+    {"train-on-prompt", "--train-on all"},
 });
 
 std::span<const Word> table_of(WordsOf of) {

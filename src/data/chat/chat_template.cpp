@@ -96,7 +96,7 @@ Conversation conversation_from_json(const Json& json, std::string_view what) {
 }
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string name, Json::Object tokens)
-    : name_(std::move(name)), template_(source, name_), tokens_(std::move(tokens)) {}
+    : name_(std::move(name)), source_(source), template_(source_, name_), tokens_(std::move(tokens)) {}
 
 ChatTemplate ChatTemplate::open(const std::string& file_or_name, bool with_tools) {
   io::Path path = file_or_name;
@@ -117,6 +117,23 @@ ChatTemplate ChatTemplate::open(const std::string& file_or_name, bool with_tools
 void ChatTemplate::set_token(const std::string& name, std::string text) {
   std::erase_if(tokens_, [&](const auto& token) { return token.first == name; });
   tokens_.emplace_back(name, std::move(text));
+}
+
+bool ChatTemplate::take_tokens(const io::Path& folder) {
+  const io::Path config = folder / config_file;
+  if (!io::exists(config)) return false;
+  for (const auto& [token, text] : tokens_of(Json::parse(io::read_document(config, most_bytes), visible(config.string()))))
+    set_token(token, text.string());
+  return true;
+}
+
+bool ChatTemplate::lacks(const std::string& token) const {
+  return source_.find(token) != std::string::npos &&
+         std::ranges::find(tokens_, token, &Json::Object::value_type::first) == tokens_.end();
+}
+
+bool ChatTemplate::is_in(const io::Path& folder) {
+  return io::exists(folder / template_file) || io::exists(folder / config_file);
 }
 
 jinja::Rendered ChatTemplate::render(const Json::Array& messages, const Conversation& conversation, Prompt prompt,
@@ -163,19 +180,29 @@ struct ChatTemplate::Turn {
   }
 };
 
-ChatText ChatTemplate::teach(const Conversation& conversation, Prompt prompt, const std::tm& now) const {
+// How many {% generation %} blocks the first messages run through: a turn may have several.
+std::size_t ChatTemplate::marked_before(const Conversation& conversation, std::size_t from, const std::tm& now) const {
+  const Json::Array first(conversation.messages.begin(), conversation.messages.begin() + static_cast<std::ptrdiff_t>(from));
+  return from == 0 ? 0 : render(first, conversation, Prompt::none, now).generated.size();
+}
+
+ChatText ChatTemplate::teach(const Conversation& conversation, Prompt prompt, const std::tm& now, std::size_t from) const {
   jinja::Rendered rendered = render(conversation.messages, conversation, prompt, now);
   ChatText made{.text = std::move(rendered.text)};
-  std::size_t before = 0;
+  std::size_t before = 0, skipped = template_.marks_generation() ? marked_before(conversation, from, now) : 0;
   for (const jinja::Generated& part : rendered.generated) {
     const std::size_t begin = part.begin != std::string::npos ? part.begin : made.text.find(part.text, before);
     if (begin == std::string::npos)
       throw UserError(fmt::format("{}: the text of a {{% generation %}} block is changed before it is written", name_),
                       "mend the template");
     before = begin + part.text.size();
-    made.taught.push_back({begin, before});
+    if (skipped > 0) {
+      --skipped;
+    } else if (!part.text.empty()) {
+      made.taught.push_back({begin, before});
+    }
   }
-  for (std::size_t i = 0; i < conversation.messages.size() && !template_.marks_generation(); ++i) {
+  for (std::size_t i = from; i < conversation.messages.size() && !template_.marks_generation(); ++i) {
     if (conversation.messages[i].at("role").string() == "assistant")
       made.taught.push_back(find_turn({*this, conversation, now, made.text, i}));
   }

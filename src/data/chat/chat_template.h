@@ -42,20 +42,29 @@ class ChatTemplate {
 
   /// "bos_token" and the like, which the template writes.
   void set_token(const std::string& name, std::string text);
+  /// Takes those of a folder's tokenizer_config.json. Returns whether there is one.
+  bool take_tokens(const io::Path& folder);
+  /// Whether the template names a token whose text nothing has said: it would write nothing for it.
+  bool lacks(const std::string& token) const;
+  const std::string& name() const { return name_; }
+  /// Whether a model's folder has a file for a template.
+  static bool is_in(const io::Path& folder);
 
   enum class Prompt : bool { none, added };  ///< added: what stands before an answer follows
   std::string write(const Conversation& conversation, Prompt prompt, const std::tm& now) const;
   /// What is taught is what {% generation %} blocks write. Where the template has none, it is each assistant's turn as far as
-  /// texts of the conversation's beginnings tell. Throws UserError for a turn that is not in the text.
-  ChatText teach(const Conversation& conversation, Prompt prompt, const std::tm& now) const;
+  /// texts of the conversation's beginnings tell. Turns of the first `from` messages are not taught. Throws UserError for a turn
+  /// that is not in the text.
+  ChatText teach(const Conversation& conversation, Prompt prompt, const std::tm& now, std::size_t from = 0) const;
 
  private:
   struct Turn;
   jinja::Rendered render(const Json::Array& messages, const Conversation& conversation, Prompt prompt, const std::tm& now) const;
+  std::size_t marked_before(const Conversation& conversation, std::size_t from, const std::tm& now) const;
   Taught find_turn(const Turn& turn) const;
   Taught find_content(const Turn& turn, const std::string& header) const;
 
-  std::string name_;
+  std::string name_, source_;
   jinja::Template template_;
   Json::Object tokens_;
 };

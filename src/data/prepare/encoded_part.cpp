@@ -1,8 +1,9 @@
 #include "data/prepare/encoded_part.h"
 
+#include <algorithm>
 #include <optional>
-#include <span>
-#include <string>
+
+#include "data/chat/taught_tokens.h"
 
 namespace lockstep::data {
 
@@ -19,15 +20,33 @@ void EncodedPart::add(const Tokenizer& tokenizer, std::string_view text, bool ta
   if (taught) text_bytes_ += text.size();
 }
 
-void EncodedPart::end_document(const Tokenizer& tokenizer) {
-  const std::optional<std::int32_t> end = tokenizer.end_of_text();
-  if (!end) return add(tokenizer, "\n", true, true);
-  if (ids_.size() == count_) ids_.resize(count_ + 1);
-  ids_[count_++] = *end;
-  mask_.resize(count_, 1);
+void EncodedPart::add(const Tokenizer& tokenizer, const Document& document, bool prompts) {
+  if (document.taught) return add_conversation(tokenizer, document.text, *document.taught);
+  add(tokenizer, document.prompt, prompts, false);
+  add(tokenizer, document.text, true, !document.prompt.empty());
+  end_document(tokenizer, true);
 }
 
-void EncodedPart::pack(const TokenFormat& format) { data::pack(std::span(ids_).first(count_), format, packed_); }
+void EncodedPart::add_conversation(const Tokenizer& tokenizer, std::string_view text, std::span<const Taught> taught) {
+  const std::size_t begin = count_;
+  add(tokenizer, text, false, false);
+  mark_taught(tokenizer, text, taught, ids().subspan(begin), std::span(mask_).subspan(begin));
+  for (const Taught& part : taught) text_bytes_ += part.end - part.begin;
+  const std::span<const std::int32_t> added = ids().subspan(begin);
+  if (const auto end = tokenizer.end_of_text(); end && !added.empty())
+    ends_inside_ = ends_inside_ || std::ranges::find(added.first(added.size() - 1), *end) != added.end() - 1;
+  if (added.empty() || added.back() != document_end(tokenizer)) end_document(tokenizer, false);
+}
+
+void EncodedPart::end_document(const Tokenizer& tokenizer, bool taught) {
+  const std::optional<std::int32_t> end = tokenizer.end_of_text();
+  if (!end) return add(tokenizer, "\n", taught, true);
+  if (ids_.size() == count_) ids_.resize(count_ + 1);
+  ids_[count_++] = *end;
+  mask_.resize(count_, taught ? 1 : 0);
+}
+
+void EncodedPart::pack(const TokenFormat& format) { data::pack(ids(), format, packed_); }
 
 void EncodedPart::append_to(TokenWriter& writer) const {
   writer.append(packed_, static_cast<std::int64_t>(count_), text_bytes_, mask_);

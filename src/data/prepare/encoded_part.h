@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/prepare/token_writer.h"
+#include "data/text/documents.h"
 #include "data/tokenizer.h"
 
 namespace lockstep::data {
@@ -19,21 +21,33 @@ class EncodedPart {
   void clear();
   /// Appends the tokens of `text`; `goes_on`: of the rest of a text.
   void add(const Tokenizer& tokenizer, std::string_view text, bool taught, bool goes_on);
-  /// Appends what ends a document: the tokenizer's end of a text, or a line feed where it has none. It is taught.
-  void end_document(const Tokenizer& tokenizer);
+  /// Appends the tokens of a document, and what ends it: the tokenizer's end of a text, or a line feed where it has none. That is
+  /// taught, but not behind a conversation; one that ends so itself gets no other. `prompts`: they are taught, too.
+  void add(const Tokenizer& tokenizer, const Document& document, bool prompts);
   /// The characters since clear() that the vocabulary does not have.
   const std::string& unknown() const { return unknown_; }
+
+  std::span<const std::int32_t> ids() const { return std::span(ids_).first(count_); }
+  /// 1: a token is taught.
+  std::span<const std::uint8_t> mask() const { return mask_; }
+
+  /// Whether some conversation ever added has the end of a text inside.
+  bool ends_inside() const { return ends_inside_; }
 
   /// Makes what append_to() writes.
   void pack(const TokenFormat& format);
   void append_to(TokenWriter& writer) const;
 
  private:
+  void add_conversation(const Tokenizer& tokenizer, std::string_view text, std::span<const Taught> taught);
+  void end_document(const Tokenizer& tokenizer, bool taught);
+
   std::size_t count_ = 0;
   std::size_t text_bytes_ = 0;      // of what is taught
   std::vector<std::int32_t> ids_;   // the first count_
   std::vector<std::uint8_t> mask_;  // count_ of them
   std::string unknown_;
+  bool ends_inside_ = false;
   std::vector<std::byte> packed_;
 };
 

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/terminal.h"
+#include "base/text/paint.h"
 #include "base/text/utf8.h"
 #include "base/text/visible.h"
 #include "base/timer.h"
@@ -20,8 +21,11 @@
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/bpe/tokenizer_json.h"
 #include "data/bpe/training.h"
+#include "data/prepare/byte_progress.h"
 #include "data/prepare/encoded_part.h"
+#include "data/prepare/line_reader.h"
 #include "data/prepare/ordered_work.h"
+#include "data/prepare/shown_document.h"
 #include "data/prepare/staging.h"
 #include "data/prepare/text_input.h"
 #include "data/prepare/token_writer.h"
@@ -41,22 +45,6 @@ namespace {
 constexpr double train_fraction = 0.9;
 constexpr std::size_t most_taught = 1024;  // pieces that a BPE is trained on
 
-// Bytes done, drawn as a bar with MB/s.
-class Progress {
- public:
-  Progress(std::FILE* out, const std::string& label, std::uint64_t total)
-      : bar_(out, label, static_cast<double>(total)), started_(now_seconds()) {}
-  void add(std::size_t bytes) {
-    done_ += static_cast<double>(bytes);
-    bar_.update(done_, fmt::format("{:.0f} MB/s", done_ * 1e-6 / std::max(now_seconds() - started_, 1e-3)));
-  }
-  void finish() { bar_.finish(); }
-
- private:
-  ProgressBar bar_;
-  double started_, done_ = 0;
-};
-
 // The memory of one piece in flight.
 struct Slot {
   std::string buffer;
@@ -66,6 +54,7 @@ struct Slot {
   bool prompts = false;  // some of what came through it was a prompt
   bpe::WordCounts words;
   EncodedPart train, val;
+  std::string shown;  // of its documents
 };
 
 // What the first pass learns of a piece, or of all those before it.
@@ -73,6 +62,7 @@ struct Contents {
   std::int64_t characters = 0;
   std::int64_t documents = 0;
   std::uint64_t checksum = 0;  // of a piece's bytes
+  ChatCounts chats = {};
 };
 
 std::uint64_t checksum_of(std::string_view text) {
@@ -80,31 +70,6 @@ std::uint64_t checksum_of(std::string_view text) {
   const std::size_t words = bytes.size() / 8 * 8;
   return io::checksum(bytes.first(words), 8, 0) + io::checksum(bytes.subspan(words), 1, words);
 }
-
-// The bad lines of a stream of pieces, collected until there are enough.
-class BadLines {
- public:
-  void add(const TextFile& file, const DocumentLines& lines) {
-    if (file_ != &file) before_ = 0;
-    file_ = &file;
-    for (const BadLine& bad : lines.bad) {
-      problems_.push_back(
-          {fmt::format("{}, line {}: {}", file.name, before_ + bad.line + 1, bad.problem.message), bad.problem.remedy});
-    }
-    before_ += lines.lines;
-    if (problems_.size() >= most_bad_lines) check();
-  }
-  void check() {
-    if (problems_.empty()) return;
-    problems_.resize(std::min(problems_.size(), most_bad_lines));
-    throw UserError(std::move(problems_));
-  }
-
- private:
-  const TextFile* file_ = nullptr;
-  std::int64_t before_ = 0;  // lines of the file
-  std::vector<Problem> problems_;
-};
 
 class Preparation {
  public:
@@ -122,6 +87,8 @@ class Preparation {
                 : by_characters_ ? Cut::character
                                  : Cut::word,
                 TextPieces::piece_bytes, tokenizer_.get()),
+        reader_(by_documents_ ? std::optional<LineReader>(std::in_place, options, choice_, tokenizer_.get(), pieces_)
+                              : std::nullopt),
         threads_(options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency())),
         slots_(2 * threads_) {}
 
@@ -129,7 +96,7 @@ class Preparation {
     demand_space();
     TokenWriter train(staging_.path() / "train.bin"), val(staging_.path() / "val.bin");
     scan();
-    if (has_prompts()) {
+    if (masks()) {
       train.begin_mask();
       val.begin_mask();
     }
@@ -149,12 +116,16 @@ class Preparation {
     return description;
   }
   const std::vector<std::string>& marked() const { return marked_; }
+  // Whether conversations have what ends documents inside.
+  bool ends_inside() const {
+    return std::ranges::any_of(slots_, [](const Slot& slot) { return slot.train.ends_inside() || slot.val.ends_inside(); });
+  }
 
  private:
   // First pass: what is in every piece and in the text, and the vocabulary.
   void scan() {
     contents_.resize(pieces_.count());
-    Progress progress(options_.progress, "scan", source_.bytes());
+    ByteProgress progress(options_.progress, "scan", source_.bytes());
     BadLines bad;
     io::Sha256 hash;
     run_ordered(
@@ -172,6 +143,7 @@ class Preparation {
     for (const Contents& piece : contents_) {
       all_.characters += piece.characters;
       all_.documents += piece.documents;
+      all_.chats += piece.chats;
     }
     if (by_documents_) slots_[0].scan.add("\n");  // which ends them
     for (std::size_t i = 1; i < slots_.size(); ++i) slots_[0].scan.merge(slots_[i].scan);
@@ -181,7 +153,10 @@ class Preparation {
     if (by_characters_) tokenizer_ = make_char_tokenizer(vocabulary);
     if (trains()) tokenizer_ = trained();
     format_ = {.token_bytes = TokenFormat::bytes_for(tokenizer_->vocabulary()), .vocabulary = tokenizer_->vocabulary()};
-    if (by_documents_) fmt::print(options_.facts, "documents: {}\n", format_count(all_.documents));
+    if (reader_) {
+      fmt::print(options_.facts, "found: {}\n{}documents: {}\n", reader_->found(has_prompts()), reader_->told(all_.chats),
+                 format_count(all_.documents));
+    }
     fmt::print(options_.facts, "length of dataset in characters: {}\n", format_count(all_.characters));
     fmt::print(options_.facts, "all the unique characters: {}\n",
                takes_characters() ? visible(vocabulary, LineBreaks::kept) : "(every byte is a token)");
@@ -208,7 +183,8 @@ class Preparation {
       contents.characters = scan_text(slot, slot.piece.text, teaches(item));
       return contents;
     }
-    read_documents(slot.piece.text, slot.lines);
+    read_lines(slot);
+    contents.chats = slot.lines.counts;
     for (const Document& document : slot.lines.documents) {
       for (const std::string* text : {&document.prompt, &document.text}) {
         contents.characters += scan_text(slot, *text, teaches(item));
@@ -217,6 +193,11 @@ class Preparation {
       ++contents.documents;
     }
     return contents;
+  }
+
+  void read_lines(Slot& slot) const {
+    const auto make = [&](const Json& object, ChatCounts& counts) { return reader_->make(object, counts); };
+    read_documents(slot.piece.text, make, slot.lines);
   }
 
   // Returns the number of characters.
@@ -236,6 +217,7 @@ class Preparation {
   bool takes_characters() const { return by_characters_ || (tokenizer_ && tokenizer_->name() == "char"); }
   bool trains() const { return choice_.kind == TokenizerChoice::Kind::trained; }
   bool has_prompts() const { return std::ranges::any_of(slots_, &Slot::prompts); }
+  bool masks() const { return reader_ && reader_->masks(has_prompts()); }
 
   // Of a long text, pieces that are spread evenly: the words of all of it might not fit into memory.
   bool teaches(std::size_t item) const {
@@ -260,7 +242,8 @@ class Preparation {
     if (by_documents_ && all_.documents < 2) {
       throw UserError(fmt::format("{} has {} document{} that {} not empty", options_.input, all_.documents,
                                   all_.documents == 1 ? "" : "s", all_.documents == 1 ? "is" : "are"),
-                      "give at least two: the last is for validation");
+                      all_.chats.dropped == 0 ? "give at least two: the last is for validation"
+                                              : "take a larger --length: the others are too long for it");
     }
     constexpr const char* remedy = "give a text with at least two different characters";
     if (all_.characters == 0) throw UserError(fmt::format("the text {} is empty", options_.input), remedy);
@@ -278,14 +261,16 @@ class Preparation {
       before[i].characters = before[i - 1].characters + contents_[i - 1].characters;
       before[i].documents = before[i - 1].documents + contents_[i - 1].documents;
     }
-    Progress progress(options_.progress, "tokenise", source_.bytes());
+    ByteProgress progress(options_.progress, "tokenise", source_.bytes());
     std::uint64_t done = 0;
+    std::string shown;
     run_ordered(
         pieces_.count(), threads_, slots_.size(),
         [&](std::size_t slot, std::size_t item) { encode_piece(slots_[slot], item, before[item], for_training); },
         [&](std::size_t w, std::size_t item) {
           slots_[w].train.append_to(train);
           slots_[w].val.append_to(val);
+          shown += slots_[w].shown;
           progress.add(slots_[w].piece.text.size());
           done += slots_[w].piece.text.size();
           // What the rest will take, by what the first part took.
@@ -296,9 +281,14 @@ class Preparation {
           demand_space(static_cast<std::uint64_t>(bytes / static_cast<double>(done) * rest));
         });
     progress.finish();
+    fmt::print(options_.facts, "{}", shown);
     for (const auto& [name, writer] : {std::pair("train", &train), std::pair("val", &val)}) {
       fmt::print(options_.facts, "{} has {} tokens\n", name, format_count(writer->tokens()));
-      if (has_prompts()) fmt::print(options_.facts, "of them {} are taught\n", format_count(writer->targets()));
+      if (!masks()) continue;
+      fmt::print(options_.facts, "of them {} are taught\n", format_count(writer->targets()));
+      if (writer->targets() > 0) continue;
+      throw UserError(fmt::format("nothing is taught in {} of {}", name, options_.input),
+                      "give it answers of the assistant, and a template that marks them; --show 3 prints what is taught");
     }
   }
 
@@ -306,6 +296,7 @@ class Preparation {
     slot.piece = pieces_.read(item, slot.buffer);
     slot.train.clear();
     slot.val.clear();
+    slot.shown.clear();
     bool same = checksum_of(slot.piece.text) == contents_[item].checksum;
     if (same && by_documents_) same = encode_documents(slot, item, before, for_training);
     if (same && !by_documents_) encode_text(slot, item, for_training - before.characters);
@@ -334,14 +325,17 @@ class Preparation {
 
   // Returns whether the text is the one that was scanned.
   bool encode_documents(Slot& slot, std::size_t item, Contents at, std::int64_t for_training) const {
-    read_documents(slot.piece.text, slot.lines);
+    read_lines(slot);
     const Contents end{at.characters + contents_[item].characters, at.documents + contents_[item].documents};
     for (const Document& document : slot.lines.documents) {
       const bool trains = at.characters < for_training && at.documents + 1 < all_.documents;
       EncodedPart& part = trains ? slot.train : slot.val;
-      part.add(*tokenizer_, document.prompt, false, false);
-      part.add(*tokenizer_, document.text, true, !document.prompt.empty());
-      part.end_document(*tokenizer_);
+      const std::size_t begin = part.ids().size();
+      part.add(*tokenizer_, document, reader_->teaches_prompts());
+      if (at.documents < options_.show) {
+        const ShownDocument shown{at.documents + 1, trains, part.ids().subspan(begin), part.mask().subspan(begin)};
+        slot.shown += show(shown, *tokenizer_, Paint(options_.facts));
+      }
       at.characters += count_characters(document.prompt) + count_characters(document.text);
       ++at.documents;
     }
@@ -357,6 +351,7 @@ class Preparation {
   bool by_documents_;
   std::unique_ptr<Tokenizer> tokenizer_;
   TextPieces pieces_;
+  std::optional<LineReader> reader_;  // of documents
   std::size_t threads_;
   std::vector<Slot> slots_;
   std::vector<Contents> contents_;
@@ -382,12 +377,15 @@ PrepareResult prepare(const PrepareOptions& options, Log& log) {
   Spools spools(options, staging.path());
   if (source.files.empty()) source = spools.stream(rules);
   spools.unpack(source);
+  if (source.format != TextFormat::jsonl) refuse_options_of_chats(options, false);
   PrepareResult result;
   Preparation preparation(options, source, choice, std::move(tokenizer), staging);
   result.description = preparation.run();
   for (const std::string& name : preparation.marked()) {
     log.warning(fmt::format("{} begins with a byte order mark (U+FEFF), which is a character of the text", name));
   }
+  if (preparation.ends_inside())
+    log.warning("conversations have the token inside that ends documents; data.documents=true would part them there");
   if (const std::int64_t found = result.description.format.vocabulary; found < choice.vocabulary) {
     log.warning(fmt::format("the vocabulary has {} tokens, not {}: every word of the text is a token already",
                             format_count(found), format_count(choice.vocabulary)));

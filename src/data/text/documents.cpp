@@ -5,27 +5,20 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/json.h"
+#include "data/chat/chat_rows.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr const char* line_forms = R"(a line is {"text": "..."} or {"prompt": "...", "completion": "..."})";
-
-std::string_view kind_of(const Json& value) {
-  if (value.is_null()) return "null";
-  if (value.is_bool()) return "true or false";
-  if (value.is_number()) return "a number";
-  if (value.is_string()) return "a string";
-  return value.is_array() ? "an array" : "an object";
-}
+constexpr const char* line_forms =
+    R"(a line is {"text": "..."}, {"prompt": "...", "completion": "..."} or a conversation: messages, ShareGPT or Alpaca)";
 
 const std::string& text_of(const Json& value, std::string_view key) {
   if (!value.is_string()) throw UserError(fmt::format("\"{}\" is {}, not a string", key, kind_of(value)), line_forms);
   return value.string();
 }
 
-Json parse_line(std::string_view line) {
+Json json_of(std::string_view line) {
   try {
     return Json::parse(line, "line");
   } catch (const UserError& error) {
@@ -38,10 +31,14 @@ Json parse_line(std::string_view line) {
 
 }  // namespace
 
-std::optional<Document> parse_document(std::string_view line) {
+std::optional<Json> parse_line(std::string_view line) {
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) return std::nullopt;
-  const Json json = parse_line(line);
+  Json json = json_of(line);
   if (!json.is_object()) throw UserError(fmt::format("this is {}, not an object", kind_of(json)), line_forms);
+  return json;
+}
+
+Document plain_document(const Json& json) {
   const Json *text = json.find("text"), *prompt = json.find("prompt"), *completion = json.find("completion");
   const bool pair = prompt != nullptr || completion != nullptr;
   if (text != nullptr && pair) throw UserError("it has a \"text\" and a prompt or completion: which is meant?", line_forms);
@@ -52,16 +49,18 @@ std::optional<Document> parse_document(std::string_view line) {
   return Document{.prompt = text_of(*prompt, "prompt"), .text = text_of(*completion, "completion")};
 }
 
-void read_documents(std::string_view piece, DocumentLines& into) {
+void read_documents(std::string_view piece, const DocumentMaker& make, DocumentLines& into) {
   into.documents.clear();
   into.bad.clear();
   into.lines = 0;
+  into.counts = {};
   for (std::size_t at = 0; at < piece.size(); ++into.lines) {
     const std::size_t end = std::min(piece.find('\n', at), piece.size());
     const std::string_view line = piece.substr(at, end - at);
     at = end + 1;
     try {
-      std::optional<Document> document = parse_document(line);
+      const std::optional<Json> object = parse_line(line);
+      std::optional<Document> document = object ? make(*object, into.counts) : std::nullopt;
       if (document && !(document->prompt.empty() && document->text.empty())) into.documents.push_back(std::move(*document));
     } catch (const UserError& error) {
       if (into.bad.size() < most_bad_lines) into.bad.push_back({into.lines, error.problems().front()});

@@ -1,25 +1,31 @@
 #pragma once
 
-// JSONL: a document a line, {"text": ...}, or {"prompt": ..., "completion": ...} of which only the completion is taught.
+// JSONL: a document a line.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "data/chat/chat_teacher.h"
 
 namespace lockstep::data {
 
 struct Document {
-  std::string prompt;  ///< read, not taught; empty for a text
-  std::string text;    ///< taught: the text or the completion
+  std::string prompt;                              ///< read, not taught; empty for a text and a conversation
+  std::string text;                                ///< taught: the text or the completion
+  std::optional<std::vector<Taught>> taught = {};  ///< of a conversation: what of the text is taught
 };
 
-/// What a line holds; nothing for a blank one. Other members are ignored. Throws UserError, without a place, for what is no JSON
-/// object, has neither a text nor a prompt with its completion, or has another type for them than a string.
-std::optional<Document> parse_document(std::string_view line);
+/// The object that a line holds; nothing for a blank one. Throws UserError, without a place, for anything else.
+std::optional<Json> parse_line(std::string_view line);
+/// {"text": ...}, or {"prompt": ..., "completion": ...}. Other members are ignored. Throws UserError, without a place, for an
+/// object that has neither a text nor a prompt with its completion, or has another type for them than a string.
+Document plain_document(const Json& object);
 
 struct BadLine {
   std::int64_t line = 0;  ///< of the piece, from 0
@@ -31,12 +37,15 @@ struct DocumentLines {
   std::vector<Document> documents;  ///< without those that are empty
   std::vector<BadLine> bad;         ///< the first few
   std::int64_t lines = 0;
+  ChatCounts counts;
 };
 
 /// How many bad lines are told at once.
 constexpr std::size_t most_bad_lines = 10;
 
+/// Makes a document of an object, or none. Throws UserError without a place.
+using DocumentMaker = std::function<std::optional<Document>(const Json& object, ChatCounts& counts)>;
 /// All lines of `piece`, which has whole ones, into `into`.
-void read_documents(std::string_view piece, DocumentLines& into);
+void read_documents(std::string_view piece, const DocumentMaker& make, DocumentLines& into);
 
 }  // namespace lockstep::data

@@ -1,0 +1,192 @@
+#include "data/chat/chat_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text/visible.h"
+
+namespace lockstep::data {
+namespace {
+
+struct FormRow {
+  RowForm form;
+  std::string_view name, first, second;  // two members that a row of the form has; none: any object
+  bool lists = false;                    // they are lists
+  const char* example;
+};
+// In order: a row of preferences often has "messages", one of messages a "prompt", and one of Alpaca's a "text".
+constexpr std::array<FormRow, 6> forms = {{
+    {RowForm::preferences, "preferences (prompt, chosen, rejected)", "chosen", "rejected", false, ""},
+    {RowForm::messages, "messages (role, content)", "messages", "messages", false,
+     R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]})"},
+    {RowForm::share_gpt, "ShareGPT (conversations: from, value)", "conversations", "conversations", false,
+     R"({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]})"},
+    {RowForm::alpaca, "Alpaca (instruction, input, output)", "instruction", "output", false,
+     R"({"instruction": "Greet.", "input": "", "output": "Hello."})"},
+    {RowForm::completion, "prompts and completions as messages", "prompt", "completion", true,
+     R"({"prompt": [{"role": "user", "content": "Hi"}], "completion": [{"role": "assistant", "content": "Hello."}]})"},
+    {RowForm::plain, "texts, or prompts with completions", "", "", false, ""},
+}};
+
+const FormRow& row_of(RowForm form) { return *std::ranges::find(forms, form, &FormRow::form); }
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 12> roles = {{
+    {"human", "user"},
+    {"user", "user"},
+    {"gpt", "assistant"},
+    {"assistant", "assistant"},
+    {"model", "assistant"},
+    {"chatgpt", "assistant"},
+    {"bing", "assistant"},
+    {"bard", "assistant"},
+    {"system", "system"},
+    {"tool", "tool"},
+    {"observation", "tool"},
+    {"function_response", "tool"},
+}};
+
+// Reads one row, and says of which form it should be.
+class RowReader {
+ public:
+  RowReader(const Json& object, RowForm form) : object_(object), form_(form) {}
+
+  ChatRow read() const {
+    ChatRow row;
+    Json::Array& messages = row.conversation.messages;
+    const Json* system = form_ == RowForm::share_gpt || form_ == RowForm::alpaca ? object_.find("system") : nullptr;
+    if (system != nullptr && !system->is_null()) add_text(messages, "system", "system", "");
+    switch (form_) {
+      case RowForm::messages:
+        add_list(messages, "messages");
+        break;
+      case RowForm::share_gpt:
+        add_list(messages, "conversations");
+        break;
+      case RowForm::alpaca:
+        if (const Json* history = object_.find("history");
+            history != nullptr && !(history->is_array() && history->array().empty()))
+          refuse("\"history\" is not read: write its turns as messages");
+        add_text(messages, "user", "instruction", "input");
+        row.prompt = messages.size();
+        add_text(messages, "assistant", "output", "");
+        break;
+      default:
+        add_list(messages, "prompt");
+        row.prompt = messages.size();
+        add_list(messages, "completion");
+    }
+    add_variables(row.conversation.variables);
+    return row;
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string message) const {
+    throw UserError(std::move(message), fmt::format("a line is {}", row_of(form_).example));
+  }
+
+  const std::string& text(const Json* value, std::string_view what) const {
+    if (value == nullptr) refuse(fmt::format("{} is missing", what));
+    if (!value->is_string()) refuse(fmt::format("{} is {}, not a string", what, kind_of(*value)));
+    return value->string();
+  }
+
+  // A message of one member's text, or of two with a blank line between them. One without a text is none, but for an answer.
+  void add_text(Json::Array& messages, std::string_view role, std::string_view key, std::string_view more_key) const {
+    std::string content = text(object_.find(key), fmt::format("\"{}\"", key));
+    if (const Json* more = more_key.empty() ? nullptr : object_.find(more_key); more != nullptr && !more->is_null()) {
+      const std::string& rest = text(more, fmt::format("\"{}\"", more_key));
+      if (!rest.empty()) content += (content.empty() ? "" : "\n\n") + rest;
+    }
+    if (content.empty() && role == "system") return;
+    messages.emplace_back(Json::Object{{"role", role}, {"content", std::move(content)}});
+  }
+
+  void add_list(Json::Array& messages, std::string_view key) const {
+    const Json& list = object_.at(key);
+    if (!list.is_array()) refuse(fmt::format("\"{}\" is {}, not a list of messages", key, kind_of(list)));
+    if (list.array().empty()) refuse(fmt::format("\"{}\" has no message", key));
+    for (std::size_t i = 0; i < list.array().size(); ++i)
+      messages.push_back(message(list.array()[i], fmt::format("\"{}\", message {}", key, i + 1)));
+  }
+
+  Json message(const Json& given, const std::string& what) const {
+    if (!given.is_object()) refuse(fmt::format("{} is {}, not an object", what, kind_of(given)));
+    const Json *from = given.find("from"), *weight = given.find("weight"), *train = given.find("train");
+    const bool off = (weight != nullptr && weight->is_number() && weight->number() == 0) ||
+                     (train != nullptr && train->is_bool() && !train->boolean());
+    if (off) refuse(fmt::format("{} is not to be taught by its \"{}\", which is not read", what, weight ? "weight" : "train"));
+    if (from == nullptr) {
+      Json made = given;
+      text(given.find("role"), what + ": \"role\"");
+      made.set("content", content(given, what));
+      return made;
+    }
+    const std::string& name = text(from, what + ": \"from\"");
+    const auto known = std::ranges::find(roles, name, &decltype(roles)::value_type::first);
+    if (known == roles.end()) refuse(fmt::format("{}: \"from\" is \"{}\", which is no role that is known", what, visible(name)));
+    return Json::Object{{"role", known->second}, {"content", text(given.find("value"), what + ": \"value\"")}};
+  }
+
+  // A text; null beside calls of tools.
+  Json content(const Json& given, const std::string& what) const {
+    const Json* found = given.find("content");
+    if ((found == nullptr || found->is_null()) && given.find("tool_calls") != nullptr) return nullptr;
+    if (found == nullptr || !found->is_array()) return text(found, what + ": \"content\"");
+    std::string joined;
+    for (const Json& part : found->array()) {
+      const Json* kind = part.is_object() ? part.find("type") : nullptr;
+      if (kind == nullptr || !kind->is_string() || kind->string() != "text")
+        refuse(fmt::format("{}: \"content\" has a part that is no text", what));
+      joined += text(part.find("text"), what + ": \"text\"");
+    }
+    return joined;
+  }
+
+  void add_variables(Json::Object& variables) const {
+    for (const char* key : {"tools", "documents"}) {
+      const Json* value = object_.find(key);
+      if (value == nullptr || value->is_null()) continue;
+      Json list = value->is_string() ? Json::parse(value->string(), fmt::format("\"{}\"", key)) : *value;
+      if (!list.is_array()) refuse(fmt::format("\"{}\" is {}, not a list", key, kind_of(list)));
+      if (!list.array().empty()) variables.emplace_back(key, std::move(list));
+    }
+    const Json* more = object_.find("chat_template_kwargs");
+    if (more == nullptr || more->is_null()) return;
+    if (!more->is_object()) refuse(fmt::format("\"chat_template_kwargs\" is {}, not an object", kind_of(*more)));
+    variables.insert(variables.end(), more->object().begin(), more->object().end());
+  }
+
+  const Json& object_;
+  RowForm form_;
+};
+
+}  // namespace
+
+std::string_view name_of(RowForm form) { return row_of(form).name; }
+
+RowForm form_of(const Json& object) {
+  const auto fits = [&](const FormRow& row) {
+    if (row.first.empty()) return true;
+    const Json *first = object.find(row.first), *second = object.find(row.second);
+    if (row.lists) return (first != nullptr && first->is_array()) || (second != nullptr && second->is_array());
+    return first != nullptr && second != nullptr;
+  };
+  return std::ranges::find_if(forms, fits)->form;
+}
+
+ChatRow chat_row(const Json& object, RowForm form) { return RowReader(object, form).read(); }
+
+std::string_view kind_of(const Json& value) {
+  if (value.is_null()) return "null";
+  if (value.is_bool()) return "true or false";
+  if (value.is_number()) return "a number";
+  if (value.is_string()) return "a string";
+  return value.is_array() ? "an array" : "an object";
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,42 @@
+#pragma once
+
+// The forms in which people keep conversations: a JSON object each, known by its members.
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/json.h"
+#include "data/chat/chat_template.h"
+
+namespace lockstep::data {
+
+enum class RowForm : std::uint8_t {
+  plain,        ///< none of those below: texts, and prompts with completions
+  messages,     ///< "messages": role, content
+  share_gpt,    ///< "conversations": from, value
+  alpaca,       ///< "instruction", "input", "output"
+  completion,   ///< "prompt" and "completion" as lists of messages
+  preferences,  ///< "chosen" and "rejected"
+};
+
+/// "messages (role, content)".
+std::string_view name_of(RowForm form);
+/// Of an object. The first member of a known name decides: published rows often have several.
+RowForm form_of(const Json& object);
+/// Whether a row says which of its messages are the completion.
+constexpr bool has_completion(RowForm form) { return form == RowForm::alpaca || form == RowForm::completion; }
+
+struct ChatRow {
+  Conversation conversation;
+  std::size_t prompt = 0;  ///< of a form with a completion: how many messages stand before it
+};
+
+/// A row of any form but `plain` and `preferences`. Contents are texts: lists of text parts are joined. Variables are "tools",
+/// "documents" and the members of "chat_template_kwargs". Throws UserError, without a place, that names the member.
+ChatRow chat_row(const Json& object, RowForm form);
+
+/// "a string", "an array".
+std::string_view kind_of(const Json& value);
+
+}  // namespace lockstep::data

@@ -1,0 +1,188 @@
+#include "data/chat/chat_teacher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text/visible.h"
+#include "base/units.h"
+#include "data/text/scan.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr const char* thinking_end = "</think>";
+// A content that a template which writes contents shows, whatever it makes of them.
+constexpr const char* marker = "0lockstep1";
+
+ChatTemplate chosen_template(const ChatRules& rules, const io::Path& folder, const Tokenizer* tokenizer, bool with_tools) {
+  if (rules.chat_template.empty() && (folder.empty() || !ChatTemplate::is_in(folder)))
+    throw UserError(
+        "no chat template says how a model reads these conversations",
+        "name one by --chat-template: chatml, llama3, zephyr or a FILE; or a folder that has one: --tokenizer hf:FOLDER");
+  ChatTemplate made = ChatTemplate::open(rules.chat_template.empty() ? folder.string() : rules.chat_template, with_tools);
+  if (!folder.empty() && made.take_tokens(folder)) return made;  // what it leaves out, the model does not have
+  if (tokenizer != nullptr && tokenizer->end_of_text() && made.lacks("eos_token"))
+    made.set_token("eos_token", std::string(tokenizer->bytes(*tokenizer->end_of_text())));
+  for (const char* token : {"bos_token", "eos_token"}) {
+    if (made.lacks(token))
+      throw UserError(fmt::format("the template {} writes {}, and nothing says which token that is", made.name(), token),
+                      "name a tokenizer with its tokenizer_config.json: --tokenizer hf:FOLDER; or --chat-template chatml");
+  }
+  return made;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr const char* space = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(space);
+  return begin == text.npos ? std::string_view() : text.substr(begin, text.find_last_not_of(space) + 1 - begin);
+}
+
+std::string_view text_of_member(const Json& message, std::string_view key) {
+  const Json* value = message.find(key);
+  return value != nullptr && value->is_string() ? trimmed(value->string()) : std::string_view();
+}
+
+bool is_assistant(const Json& message) { return message.at("role").string() == "assistant"; }
+
+// The thinking of a message: in its own member, or at the start of the content.
+std::string_view thinking_of(const Json& message) {
+  for (const char* key : {"reasoning_content", "reasoning", "thinking"}) {
+    if (const std::string_view text = text_of_member(message, key); !text.empty()) return text;
+  }
+  const std::string_view content = text_of_member(message, "content");
+  constexpr std::string_view start = "<think>";
+  const std::size_t end = content.find(thinking_end), begin = content.find(start);
+  return end == content.npos || begin > end ? "" : trimmed(content.substr(begin + start.size(), end - begin - start.size()));
+}
+
+// The name of the first function that a message calls.
+std::string_view called_by(const Json& message) {
+  const Json* calls = message.find("tool_calls");
+  if (calls == nullptr || !calls->is_array() || calls->array().empty() || !calls->array().front().is_object()) return {};
+  const Json &call = calls->array().front(), *function = call.find("function");
+  return text_of_member(function != nullptr && function->is_object() ? *function : call, "name");
+}
+
+}  // namespace
+
+ChatCounts& ChatCounts::operator+=(const ChatCounts& more) {
+  dropped += more.dropped;
+  cut += more.cut;
+  silent += more.silent;
+  thinking += more.thinking;
+  return *this;
+}
+
+ChatTeacher::ChatTeacher(ChatRules rules, RowForm form, const io::Path& folder, const Tokenizer* tokenizer)
+    : rules_(std::move(rules)),
+      form_(form),
+      tokenizer_(tokenizer),
+      template_(chosen_template(rules_, folder, tokenizer, false)),
+      with_tools_(chosen_template(rules_, folder, tokenizer, true)) {
+  if (rules_.train_on == TrainOn::completion && !has_completion(form))
+    throw UserError(fmt::format("--train-on completion: {} have no completion", name_of(form)),
+                    "--train-on assistant teaches all of the assistant's turns, last the last one");
+  if (rules_.train_on == TrainOn::automatic) rules_.train_on = has_completion(form) ? TrainOn::completion : TrainOn::assistant;
+}
+
+const ChatTemplate& ChatTeacher::template_of(const Conversation& chat) const {
+  const bool tools = std::ranges::any_of(chat.variables, [](const auto& one) { return one.first == "tools"; });
+  return tools ? with_tools_ : template_;
+}
+
+std::string ChatTeacher::write(const Conversation& chat) const {
+  return template_of(chat).write(chat, ChatTemplate::Prompt::none, rules_.now);
+}
+
+std::optional<ChatText> ChatTeacher::teach(const Json& json, ChatCounts& counts) const {
+  ChatRow row = chat_row(json, form_);
+  if (!fit(row, counts)) return std::nullopt;
+  const Conversation& chat = row.conversation;
+  ChatText made;
+  if (rules_.train_on == TrainOn::all) {
+    made.text = write(chat);
+    made.taught.push_back({0, made.text.size()});
+  } else {
+    made = template_of(chat).teach(chat, ChatTemplate::Prompt::none, rules_.now, first_taught(row));
+  }
+  demand_turns(chat, made.text, counts);
+  if (made.taught.empty()) ++counts.silent;
+  return made;
+}
+
+std::size_t ChatTeacher::first_taught(const ChatRow& row) const {
+  const Json::Array& messages = row.conversation.messages;
+  if (rules_.train_on == TrainOn::completion) return row.prompt;
+  if (rules_.train_on != TrainOn::last) return 0;
+  std::size_t last = messages.size();
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (is_assistant(messages[i])) last = i;
+  }
+  return last;
+}
+
+// Whether the conversation has a place in the length, with as many of its first turns as do.
+bool ChatTeacher::fit(ChatRow& row, ChatCounts& counts) const {
+  if (rules_.length == 0) return true;
+  const std::int64_t count = tokens(write(row.conversation));
+  if (count <= rules_.length) return true;
+  if (rules_.too_long == TooLong::refuse)
+    throw UserError(
+        fmt::format("the conversation has {} tokens, more than --length {}", format_count(count), rules_.length),
+        "take a larger --length, leave such conversations out (--too-long drop) or their last turns (--too-long cut)");
+  Json::Array& messages = row.conversation.messages;
+  while (rules_.too_long == TooLong::cut && messages.size() > row.prompt + 1) {
+    messages.pop_back();
+    if (!is_assistant(messages.back()) || tokens(write(row.conversation)) > rules_.length) continue;
+    ++counts.cut;
+    return true;
+  }
+  ++counts.dropped;
+  return false;
+}
+
+std::int64_t ChatTeacher::tokens(std::string_view text) const {
+  if (tokenizer_ == nullptr) return count_characters(text);
+  std::vector<std::int32_t> ids(tokenizer_->room(text.size()));
+  std::string unknown;
+  return static_cast<std::int64_t>(tokenizer_->encode(text, ids, unknown));
+}
+
+// Every message is in the text, one behind the other. Earlier thinking need not be.
+void ChatTeacher::demand_turns(const Conversation& chat, std::string_view text, ChatCounts& counts) const {
+  const auto lost = [&](std::size_t i, const char* what) {
+    throw UserError(fmt::format("the template {} loses the {} of message {} ({})", template_.name(), what, i + 1,
+                                visible(chat.messages[i].at("role").string())),
+                    "take a template that writes it, or leave the message out");
+  };
+  bool thinking_lost = false;
+  for (std::size_t i = 0, at = 0; i < chat.messages.size(); ++i) {
+    const Json& message = chat.messages[i];
+    const std::string_view content = text_of_member(message, "content"), thinking = thinking_of(message);
+    if (const std::size_t found = text.find(content, at); found != text.npos) {
+      at = found + content.size();
+    } else if (!shows(chat, i)) {
+      lost(i, "content");
+    }
+    thinking_lost = thinking_lost || text.find(thinking) == text.npos;
+    if (text.find(called_by(message)) == text.npos) lost(i, "calls of tools");
+  }
+  if (thinking_lost) ++counts.thinking;
+}
+
+// Whether a message's content makes a difference to the text: a template may write it in another way, or in another place.
+bool ChatTeacher::shows(const Conversation& chat, std::size_t message) const {
+  Conversation other = chat;
+  other.messages[message].set("content", marker);
+  try {
+    return write(other).find(marker) != std::string::npos;
+  } catch (const UserError&) {
+    return true;  // the template reads it
+  }
+}
+
+}  // namespace lockstep::data

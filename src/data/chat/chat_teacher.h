@@ -1,0 +1,91 @@
+#pragma once
+
+// Makes the text of a data set's conversations, with what is taught of each.
+
+#include <array>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/values/choice.h"
+#include "data/chat/chat_rows.h"
+#include "data/chat/chat_template.h"
+#include "data/tokenizer.h"
+#include "io/file.h"
+
+namespace lockstep::data {
+
+enum class TrainOn : std::uint8_t {
+  automatic,   ///< the completion in a form that has one, else the assistant's turns
+  all,         ///< everything
+  assistant,   ///< the assistant's turns
+  last,        ///< the assistant's last turn
+  completion,  ///< the assistant's turns in the completion
+};
+enum class TooLong : std::uint8_t { refuse, drop, cut };
+
+struct ChatRules {
+  std::string chat_template = {};  ///< a file or a name (ChatTemplate::open); empty: the tokenizer's
+  TrainOn train_on = TrainOn::automatic;
+  std::int64_t length = 0;  ///< the most tokens of a conversation; 0: any number
+  TooLong too_long = TooLong::refuse;
+  std::tm now = {};  ///< the day that templates write as today's
+};
+
+/// Numbers of conversations with which something happened.
+struct ChatCounts {
+  std::int64_t dropped = 0, cut = 0;  ///< too long
+  std::int64_t silent = 0;            ///< nothing of it is taught
+  std::int64_t thinking = 0;          ///< earlier thinking is not in the text
+  ChatCounts& operator+=(const ChatCounts& more);
+};
+
+class ChatTeacher {
+ public:
+  /// `folder`: the tokenizer's, with its template and special tokens; empty: it has none. `tokenizer` counts tokens and outlives
+  /// this; null: a token is a character. Throws UserError for rules that the form does not allow, for want of a template, and for
+  /// one that writes bos_token or eos_token when nothing says these.
+  ChatTeacher(ChatRules rules, RowForm form, const io::Path& folder, const Tokenizer* tokenizer);
+
+  /// Nothing of a conversation that is dropped. Thread-safe. Throws UserError, without a place, for a row that is not of the form
+  /// or too long, and for a template that refuses it or loses a turn.
+  std::optional<ChatText> teach(const Json& row, ChatCounts& counts) const;
+
+  const std::string& template_name() const { return template_.name(); }
+  TrainOn train_on() const { return rules_.train_on; }
+
+ private:
+  const ChatTemplate& template_of(const Conversation& chat) const;
+  std::string write(const Conversation& chat) const;
+  std::size_t first_taught(const ChatRow& row) const;
+  bool fit(ChatRow& row, ChatCounts& counts) const;
+  std::int64_t tokens(std::string_view text) const;
+  void demand_turns(const Conversation& chat, std::string_view text, ChatCounts& counts) const;
+  bool shows(const Conversation& chat, std::size_t message) const;
+
+  ChatRules rules_;
+  RowForm form_;
+  const Tokenizer* tokenizer_;
+  ChatTemplate template_, with_tools_;
+};
+
+}  // namespace lockstep::data
+
+namespace lockstep {
+template <>
+struct Choice<data::TrainOn> {
+  static constexpr std::array<Named<data::TrainOn>, 5> all{{{"auto", data::TrainOn::automatic},
+                                                            {"all", data::TrainOn::all},
+                                                            {"assistant", data::TrainOn::assistant},
+                                                            {"last", data::TrainOn::last},
+                                                            {"completion", data::TrainOn::completion}}};
+};
+template <>
+struct Choice<data::TooLong> {
+  static constexpr std::array<Named<data::TooLong>, 3> all{
+      {{"refuse", data::TooLong::refuse}, {"drop", data::TooLong::drop}, {"cut", data::TooLong::cut}}};
+};
+}  // namespace lockstep

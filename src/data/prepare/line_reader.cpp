@@ -1,0 +1,126 @@
+#include "data/prepare/line_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "base/units.h"
+
+namespace lockstep::data {
+namespace {
+
+// The form of the first line that is an object.
+RowForm first_form(const TextPieces& pieces) {
+  std::string buffer;
+  std::optional<RowForm> found;
+  DocumentLines lines;
+  const auto look = [&](const Json& object, ChatCounts&) -> std::optional<Document> {
+    if (!found) found = form_of(object);
+    return std::nullopt;
+  };
+  for (std::size_t i = 0; i < pieces.count() && !found; ++i) read_documents(pieces.read(i, buffer).text, look, lines);
+  return found.value_or(RowForm::plain);
+}
+
+// Where a published tokenizer's chat template and special tokens are; empty: nowhere.
+io::Path folder_of_tokenizer(const TokenizerChoice& choice) {
+  using Kind = TokenizerChoice::Kind;
+  if (choice.kind == Kind::hf && !io::is_folder(choice.path)) return io::folder_of(choice.path);
+  return choice.path;
+}
+
+constexpr std::array<std::pair<TrainOn, std::string_view>, 4> taught_words = {
+    {{TrainOn::all, "everything"},
+     {TrainOn::assistant, "the assistant's turns"},
+     {TrainOn::last, "the assistant's last turn"},
+     {TrainOn::completion, "the assistant's turns in the completion"}}};
+
+}  // namespace
+
+void refuse_options_of_chats(const PrepareOptions& options, bool documents) {
+  const ChatRules& rules = options.chats;
+  const auto refuse_where = [&](bool given, const std::string& option) {
+    if (!given) return;
+    throw UserError(fmt::format("{}: {} has no conversations", option, options.input),
+                    "leave it out, or give JSONL (--format jsonl) with a conversation a line: messages, ShareGPT or Alpaca");
+  };
+  refuse_where(!rules.chat_template.empty(), "--chat-template " + rules.chat_template);
+  refuse_where(rules.length != 0, fmt::format("--length {}", rules.length));
+  const bool of_turns = rules.train_on == TrainOn::assistant || rules.train_on == TrainOn::last;
+  refuse_where(of_turns || (!documents && rules.train_on != TrainOn::automatic),
+               fmt::format("--train-on {}", lockstep::word_of(rules.train_on)));
+  refuse_where(!documents && options.show != 0, fmt::format("--show {}", options.show));
+}
+
+LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& choice, const Tokenizer* tokenizer,
+                       const TextPieces& pieces)
+    : options_(options), form_(first_form(pieces)) {
+  const ChatRules& rules = options.chats;
+  if (form_ == RowForm::preferences) {
+    throw UserError(fmt::format("{} has {}, and nothing is trained on pairs yet", options.input, name_of(form_)),
+                    "take the chosen answers only: write them as \"messages\", and leave \"chosen\" and \"rejected\" out");
+  }
+  if (form_ == RowForm::plain) {
+    refuse_options_of_chats(options, true);
+    return;
+  }
+  if (rules.length != 0 && choice.kind == TokenizerChoice::Kind::trained) {
+    throw UserError(fmt::format("--length {}: a tokenizer that is trained on the text cannot count before", rules.length),
+                    "train it first (--out FOLDER without --length), then take --tokenizer hf:FOLDER/tokenizer.json");
+  }
+  teacher_.emplace(rules, form_, folder_of_tokenizer(choice), tokenizer);
+}
+
+std::optional<Document> LineReader::make(const Json& object, ChatCounts& counts) const {
+  if (const RowForm form = form_of(object); form != form_) {
+    // A plain line that is none of the plain forms is told what it lacks.
+    if (form == RowForm::plain) plain_document(object);
+    throw UserError(fmt::format("this is of the form {}, and the first line of {}", name_of(form), name_of(form_)),
+                    "prepare each form by itself, or write all lines in one");
+  }
+  if (!teacher_) return plain_document(object);
+  std::optional<ChatText> chat = teacher_->teach(object, counts);
+  if (!chat) return std::nullopt;
+  return Document{.prompt = {}, .text = std::move(chat->text), .taught = std::move(chat->taught)};
+}
+
+std::string LineReader::found(bool prompts) const {
+  if (!teacher_) return prompts ? "prompts with completions" : "texts";
+  const auto taught = std::ranges::find(taught_words, teacher_->train_on(), &decltype(taught_words)::value_type::first);
+  return fmt::format("{}, written by {}; taught: {}", name_of(form_), teacher_->template_name(), taught->second);
+}
+
+std::string LineReader::told(const ChatCounts& counts) const {
+  const std::array<std::pair<std::int64_t, std::string>, 4> lines = {
+      {{counts.dropped, fmt::format("left out, as they have more than {} tokens", options_.chats.length)},
+       {counts.cut, fmt::format("cut between turns to {} tokens at most", options_.chats.length)},
+       {counts.silent, "without anything that is taught"},
+       {counts.thinking, "with earlier thinking that the template leaves out"}}};
+  std::string text;
+  for (const auto& [count, what] : lines) {
+    if (count > 0) text += fmt::format("conversations {}: {}\n", what, format_count(count));
+  }
+  return text;
+}
+
+void BadLines::add(const TextFile& file, const DocumentLines& lines) {
+  if (file_ != &file) before_ = 0;
+  file_ = &file;
+  for (const BadLine& bad : lines.bad) {
+    problems_.push_back(
+        {fmt::format("{}, line {}: {}", file.name, before_ + bad.line + 1, bad.problem.message), bad.problem.remedy});
+  }
+  before_ += lines.lines;
+  if (problems_.size() >= most_bad_lines) check();
+}
+
+void BadLines::check() {
+  if (problems_.empty()) return;
+  problems_.resize(std::min(problems_.size(), most_bad_lines));
+  throw UserError(std::move(problems_));
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,58 @@
+#pragma once
+
+// What the lines of a JSONL text are, and the documents that they make. All lines have the form of the first.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "data/prepare/prepare.h"
+#include "data/text/documents.h"
+#include "data/text/source.h"
+#include "data/tokenizer_choice.h"
+
+namespace lockstep::data {
+
+class LineReader {
+ public:
+  /// `tokenizer` is that of the choice; null: its vocabulary comes from the text. Both outlive this, as `options` does. Throws
+  /// UserError for options that the form does not allow, and for preferences.
+  LineReader(const PrepareOptions& options, const TokenizerChoice& choice, const Tokenizer* tokenizer, const TextPieces& pieces);
+
+  /// A DocumentMaker (text/documents.h).
+  std::optional<Document> make(const Json& object, ChatCounts& counts) const;
+  /// Whether prompts are taught, too.
+  bool teaches_prompts() const { return options_.chats.train_on == TrainOn::all; }
+  /// Whether not all is taught. `prompts`: some document has one.
+  bool masks(bool prompts) const { return teacher_ || (prompts && !teaches_prompts()); }
+  /// What was found, for people.
+  std::string found(bool prompts) const;
+  /// A line of text for each of the counts that is not 0.
+  std::string told(const ChatCounts& counts) const;
+
+ private:
+  const PrepareOptions& options_;
+  RowForm form_;
+  std::optional<ChatTeacher> teacher_;  // of conversations
+};
+
+/// Throws UserError for options that say something of conversations only. `documents`: the text is documents, other ones.
+void refuse_options_of_chats(const PrepareOptions& options, bool documents);
+
+/// The bad lines of a stream of pieces, collected until there are enough.
+class BadLines {
+ public:
+  /// Those of the next piece of `file`. Throws UserError when there are enough.
+  void add(const TextFile& file, const DocumentLines& lines);
+  /// Throws UserError when there are any.
+  void check();
+
+ private:
+  const TextFile* file_ = nullptr;
+  std::int64_t before_ = 0;  // lines of the file
+  std::vector<Problem> problems_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,96 @@
+// Rows of conversations, and what they are known by.
+
+#include "data/chat/chat_rows.h"
+
+#include <gtest/gtest.h>
+
+#include "data/support.h"
+#include "support/text.h"
+
+namespace lockstep::data {
+namespace {
+
+ChatRow row_from(const std::string& line) {
+  const Json object = Json::parse(line);
+  return chat_row(object, form_of(object));
+}
+std::string messages_of(const std::string& line) { return Json(row_from(line).conversation.messages).dump(); }
+
+TEST(ChatRows, AreKnownByTheirMembers) {
+  const auto form = [](const char* line) { return form_of(Json::parse(line)); };
+  EXPECT_EQ(form(R"({"messages": [], "prompt": "p", "text": ""})"), RowForm::messages);
+  EXPECT_EQ(form(R"({"conversations": []})"), RowForm::share_gpt);
+  EXPECT_EQ(form(R"({"instruction": "a", "output": "b", "text": "all"})"), RowForm::alpaca);
+  EXPECT_EQ(form(R"({"prompt": [], "completion": []})"), RowForm::completion);
+  EXPECT_EQ(form(R"({"prompt": "", "completion": []})"), RowForm::completion);
+  EXPECT_EQ(form(R"({"prompt": "", "completion": ""})"), RowForm::plain);
+  EXPECT_EQ(form(R"({"text": ""})"), RowForm::plain);
+  EXPECT_EQ(form(R"({"instruction": "a"})"), RowForm::plain);
+  EXPECT_EQ(form(R"({"prompt": "", "chosen": [], "rejected": [], "messages": []})"), RowForm::preferences);
+}
+
+TEST(ChatRows, BecomeMessages) {
+  const std::string both = R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes"}])";
+  EXPECT_EQ(messages_of(R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]})"), both);
+  EXPECT_EQ(messages_of(R"({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yes"}]})"), both);
+  EXPECT_EQ(messages_of(R"({"conversations": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]})"),
+            both);
+  EXPECT_EQ(messages_of(R"({"instruction": "Hi", "input": "", "output": "Yes"})"), both);
+  EXPECT_EQ(messages_of(R"({"instruction": "Hi", "input": null, "output": "Yes", "history": []})"), both);
+  EXPECT_EQ(
+      messages_of(R"({"prompt": [{"role": "user", "content": "Hi"}], "completion": [{"role": "assistant", "content": "Yes"}]})"),
+      both);
+  EXPECT_EQ(messages_of(R"({"instruction": "Add.", "input": "1 2", "output": "3", "system": "S"})"),
+            R"([{"role":"system","content":"S"},{"role":"user","content":"Add.\n\n1 2"},{"role":"assistant","content":"3"}])");
+  EXPECT_EQ(messages_of(R"({"conversations": [{"from": "observation", "value": "{}"}], "system": "S"})"),
+            R"([{"role":"system","content":"S"},{"role":"tool","content":"{}"}])");
+}
+
+TEST(ChatRows, KeepWhatElseATemplateReads) {
+  EXPECT_EQ(messages_of(R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f"}], "weight": 1}]})"),
+            R"([{"role":"assistant","tool_calls":[{"name":"f"}],"weight":1,"content":null}])");
+  EXPECT_EQ(messages_of(
+                R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})"),
+            R"([{"role":"user","content":"ab"}])");
+  const ChatRow row = row_from(R"({"messages": [{"role": "user", "content": ""}], "source": "x", "tools": "[{\"name\": \"f\"}]",
+    "documents": [], "chat_template_kwargs": {"enable_thinking": false}})");
+  EXPECT_EQ(Json(row.conversation.variables).dump(), R"({"tools":[{"name":"f"}],"enable_thinking":false})");
+}
+
+TEST(ChatRows, SayHowManyMessagesArePrompt) {
+  EXPECT_EQ(row_from(R"({"instruction": "a", "output": "b", "system": "S"})").prompt, 2);
+  EXPECT_EQ(
+      row_from(R"({"prompt": [{"role": "user", "content": "Hi"}], "completion": [{"role": "assistant", "content": ""}]})").prompt,
+      1);
+}
+
+TEST(ChatRows, RefuseByTheMember) {
+  const auto refused = [](const std::string& line) { return user_error([&] { row_from(line); }); };
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {R"({"messages": "Hi"})", "\"messages\" is a string, not a list of messages"},
+      {R"({"messages": []})", "\"messages\" has no message"},
+      {R"({"messages": [3]})", "\"messages\", message 1 is a number, not an object"},
+      {R"({"messages": [{"content": "a"}]})", "\"messages\", message 1: \"role\" is missing"},
+      {R"({"messages": [{"role": 1, "content": "a"}]})", "\"messages\", message 1: \"role\" is a number, not a string"},
+      {R"({"messages": [{"role": "user"}]})", "\"messages\", message 1: \"content\" is missing"},
+      {R"({"messages": [{"role": "user", "content": null}]})", "\"messages\", message 1: \"content\" is null"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})", "\"content\" has a part that is no text"},
+      {R"({"messages": [{"role": "assistant", "content": "", "weight": 0}]})", "not to be taught by its \"weight\""},
+      {R"({"messages": [{"role": "assistant", "content": "", "train": false}]})", "not to be taught by its \"train\""},
+      {R"({"messages": [{"role": "user", "content": ""}], "tools": {}})", "\"tools\" is an object, not a list"},
+      {R"({"messages": [{"role": "user", "content": ""}], "tools": "["})", "\"tools\": "},
+      {R"({"messages": [{"role": "user", "content": ""}], "chat_template_kwargs": 1})", "\"chat_template_kwargs\" is a number"},
+      {R"({"conversations": [{"from": "narrator", "value": "a"}]})", "\"from\" is \"narrator\", which is no role that is known"},
+      {R"({"conversations": [{"from": "human"}]})", "\"conversations\", message 1: \"value\" is missing"},
+      {R"({"conversations": [{"from": "human", "value": "a"}], "system": 1})", "\"system\" is a number, not a string"},
+      {R"({"instruction": 1, "output": "a"})", "\"instruction\" is a number, not a string"},
+      {R"({"instruction": "a", "output": []})", "\"output\" is an array, not a string"},
+      {R"({"instruction": "a", "output": "b", "history": [["a", "b"]]})", "\"history\" is not read"},
+      {R"({"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]})",
+       "\"prompt\" is a string, not a list of messages"},
+  };
+  for (const auto& [line, said] : cases) EXPECT_TRUE(contains(refused(line), said)) << line << ": " << refused(line);
+}
+
+}  // namespace
+}  // namespace lockstep::data
