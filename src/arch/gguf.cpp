@@ -56,6 +56,22 @@ constexpr auto phi3_names = std::to_array<Name>({{"model.embed_tokens", "token_e
                                                  {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
                                                  {"model.norm", "output_norm"},
                                                  {"lm_head", "output"}});
+constexpr auto gemma2_names = std::to_array<Name>({{"model.embed_tokens", "token_embd"},
+                                                   {"model.layers.#.input_layernorm", "blk.#.attn_norm"},
+                                                   {"model.layers.#.self_attn.q_proj", "blk.#.attn_q"},
+                                                   {"model.layers.#.self_attn.k_proj", "blk.#.attn_k"},
+                                                   {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
+                                                   {"model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm"},
+                                                   {"model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm"},
+                                                   {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
+                                                   {"model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm"},
+                                                   {"model.layers.#.pre_feedforward_layernorm", "blk.#.ffn_norm"},
+                                                   {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
+                                                   {"model.layers.#.mlp.up_proj", "blk.#.ffn_up"},
+                                                   {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
+                                                   {"model.layers.#.post_feedforward_layernorm", "blk.#.post_ffw_norm"},
+                                                   {"model.norm", "output_norm"},
+                                                   {"lm_head", "output"}});
 constexpr auto llama_keys = std::to_array<Key>({{"context_length", "max_position_embeddings", true},
                                                 {"embedding_length", "hidden_size", true},
                                                 {"feed_forward_length", "intermediate_size", true},
@@ -69,26 +85,40 @@ constexpr auto llama_keys = std::to_array<Key>({{"context_length", "max_position
                                                 {"rope.freq_base", "rope_theta"},
                                                 {"vocab_size", "vocab_size"}});
 
-constexpr auto phi3_keys = [] {
-  std::array<Key, llama_keys.size() + 1> all{};
-  std::ranges::copy(llama_keys, all.begin());
-  all.back() = {"attention.sliding_window", "sliding_window"};
+template <std::size_t count>
+constexpr std::array<Key, llama_keys.size() + count> llama_keys_and(const std::array<Key, count>& more) {
+  std::array<Key, llama_keys.size() + count> all{};
+  std::ranges::copy(more, std::ranges::copy(llama_keys, all.begin()).out);
   return all;
-}();
+}
+constexpr auto phi3_keys = llama_keys_and(std::to_array<Key>({{"attention.sliding_window", "sliding_window"}}));
+constexpr auto gemma2_keys = llama_keys_and(std::to_array<Key>({{"attention.sliding_window", "sliding_window"},
+                                                                {"attn_logit_softcapping", "attn_logit_softcapping"},
+                                                                {"final_logit_softcapping", "final_logit_softcapping"}}));
+constexpr auto gemma3_keys = llama_keys_and(std::to_array<Key>({{"attention.sliding_window", "sliding_window"},
+                                                                {"rope.freq_base_swa", "rope_local_base_freq"},
+                                                                {"final_logit_softcapping", "final_logit_softcapping"}}));
 
 // Keys of a config.json that GGUF says otherwise, or not at all because llama.cpp knows it of the architecture.
-constexpr auto other_keys = std::to_array<std::string_view>(
-    {"architectures", "model_type", "vocab_size", "hidden_act", "activation_function", "attn_pdrop", "embd_pdrop", "resid_pdrop",
-     "attention_dropout", "attention_bias", "mlp_bias", "tie_word_embeddings", "rope_scaling", "no_rope_layers"});
+constexpr auto other_keys =
+    std::to_array<std::string_view>({"architectures", "model_type", "vocab_size", "hidden_act", "activation_function",
+                                     "attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "attention_bias", "mlp_bias",
+                                     "tie_word_embeddings", "rope_scaling", "no_rope_layers", "hidden_activation"});
+// The same of Gemma: check_gemma() has seen that they are llama.cpp's.
+constexpr auto gemma_only_keys =
+    std::to_array<std::string_view>({"query_pre_attn_scalar", "layer_types", "sliding_window_pattern"});
 
 // Where two have one name in GGUF the first is read.
-constexpr std::array<Architecture, 7> architectures{{{"gpt2", "gpt2", gpt2_names, gpt2_keys},
-                                                     {"llama", "llama", llama_names, llama_keys, true},
-                                                     {"mistral", "llama", llama_names, llama_keys, true},
-                                                     {"phi3", "phi3", phi3_names, phi3_keys},
-                                                     {"qwen2", "qwen2", llama_names, llama_keys},
-                                                     {"qwen3", "qwen3", llama_names, llama_keys},
-                                                     {"smollm3", "smollm3", llama_names, llama_keys, true}}};
+constexpr std::array<Architecture, 10> architectures{{{"gpt2", "gpt2", gpt2_names, gpt2_keys},
+                                                      {"llama", "llama", llama_names, llama_keys, true},
+                                                      {"mistral", "llama", llama_names, llama_keys, true},
+                                                      {"phi3", "phi3", phi3_names, phi3_keys},
+                                                      {"qwen2", "qwen2", llama_names, llama_keys},
+                                                      {"qwen3", "qwen3", llama_names, llama_keys},
+                                                      {"smollm3", "smollm3", llama_names, llama_keys, true},
+                                                      {"gemma", "gemma", llama_names, llama_keys, false, true},
+                                                      {"gemma2", "gemma2", gemma2_names, gemma2_keys, false, true},
+                                                      {"gemma3_text", "gemma3", gemma2_names, gemma3_keys, false, true}}};
 constexpr std::int64_t smollm3_skips = 4;  // llama.cpp's SmolLM3 has no other (n_no_rope_layer_step)
 
 /// `name` by the pattern `to` where it is one of `from`.
@@ -116,6 +146,37 @@ const Architecture& known(std::string_view name, std::string_view Architecture::
   throw UserError(fmt::format("{}: the architecture {} is not one of GGUF files that are read and written here", what,
                               Json(name).dump().substr(0, 80)),
                   "known are " + all);
+}
+
+/// What llama.cpp's gemma2.cpp and gemma3.cpp divide scores by the root of: the models of 27B are known by their layers.
+std::int64_t gemma_divisor(const Architecture& architecture, std::int64_t layers, std::int64_t width, std::int64_t heads,
+                           std::int64_t head_size) {
+  const bool largest = (architecture.name == "gemma2" && layers == 46) || (architecture.name == "gemma3" && layers == 62);
+  return largest ? width / heads : head_size;
+}
+
+/// llama.cpp has much of a Gemma by its architecture: another model would load and babble.
+void check_gemma(const Architecture& architecture, const ModelConfig& config, const Json& json) {
+  std::vector<Problem> problems;
+  const auto demand = [&](bool holds, const std::string& what) {
+    if (!holds)
+      problems.push_back({fmt::format("llama.cpp's {} has {}", architecture.name, what),
+                          "write a Hugging Face folder: leave .gguf out of its name"});
+  };
+  const bool second = architecture.name == "gemma2", third = architecture.name == "gemma3";
+  const std::int64_t every = second ? 2 : 6;
+  demand(third || config.tied, "no matrix of the head's own: model.tied=true");
+  demand(config.rope.scaling == RopeScaling::none, "no scaling of rotary positions here: model.rope_scaling=none");
+  demand(config.window == 0 ? !second : config.global_every == every,
+         fmt::format("a window in all but every {}. layer: model.window, model.global_every={}", every, every));
+  demand(second == (config.attention_softcap > 0),
+         second ? "a cap of scores: model.attention_softcap" : "no cap of scores: model.attention_softcap=0");
+  demand(!second || config.logit_softcap > 0, "a cap of logits: model.logit_softcap");
+  const std::int64_t divisor = gemma_divisor(architecture, config.layers, config.width, config.heads, config.head_size);
+  const Json* given = json.find("query_pre_attn_scalar");
+  demand(given == nullptr || given->number() == static_cast<double>(divisor),
+         fmt::format("scores divided by the root of {}: model.attention_scale", divisor));
+  if (!problems.empty()) throw UserError(std::move(problems));
 }
 
 /// Llama 3.1's scaling leaves no trace but its factors. Published models differ in the factor and in the context before it, a
@@ -152,17 +213,20 @@ bool says_nothing(const Json& value) {
 
 }  // namespace
 
+float Architecture::added_to(const Name& row) const { return unit_offset && row.gguf.ends_with("norm") ? 1.0F : 0.0F; }
+
 std::optional<TensorName> Architecture::gguf_name(std::string_view huggingface) const {
   for (const Name& row : names) {
     if (auto found = translated(huggingface, row.huggingface, row.gguf))
-      return TensorName{std::move(*found), paired && row.turned};
+      return TensorName{std::move(*found), paired && row.turned, added_to(row)};
   }
   return std::nullopt;
 }
 
 std::optional<TensorName> Architecture::huggingface_name(std::string_view gguf) const {
   for (const Name& row : names) {
-    if (auto found = translated(gguf, row.gguf, row.huggingface)) return TensorName{std::move(*found), paired && row.turned};
+    if (auto found = translated(gguf, row.gguf, row.huggingface))
+      return TensorName{std::move(*found), paired && row.turned, added_to(row)};
   }
   return std::nullopt;
 }
@@ -190,6 +254,7 @@ Json pairs_of(const ModelConfig& config, const Json& json) {
                     config.rope.skip_every == 0 ? "none" : fmt::format("every {}.", config.rope.skip_every)),
         "write a Hugging Face folder: leave .gguf out of its name");
   }
+  if (architecture.is_gemma()) check_gemma(architecture, config, json);
   Json pairs(Json::Object{{std::string(architecture_key), architecture.name}});
   for (const Key& key : architecture.keys) {
     const Json* value = json.find(key.config);
@@ -199,7 +264,8 @@ Json pairs_of(const ModelConfig& config, const Json& json) {
   }
   for (const auto& [key, value] : json.object()) {
     const bool known = std::ranges::find(architecture.keys, key, &Key::config) != architecture.keys.end() ||
-                       std::ranges::find(other_keys, key) != other_keys.end();
+                       std::ranges::find(other_keys, key) != other_keys.end() ||
+                       (architecture.is_gemma() && std::ranges::find(gemma_only_keys, key) != gemma_only_keys.end());
     if (known || says_nothing(value)) continue;
     throw UserError(
         fmt::format("GGUF's architecture \"{}\" cannot say \"{}\": {}", architecture.name, key, value.dump().substr(0, 80)),
@@ -239,6 +305,13 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
            "take the model from its Hugging Face folder");
   }
   if (!problems.empty()) throw UserError(std::move(problems));
+  if (architecture.is_gemma() && architecture.name != "gemma") {
+    const auto number = [&](const char* key) { return config.at(key).integer(); };
+    const std::int64_t head_size =
+        config.find("head_dim") != nullptr ? number("head_dim") : number("hidden_size") / number("num_attention_heads");
+    config.set("query_pre_attn_scalar", gemma_divisor(architecture, number("num_hidden_layers"), number("hidden_size"),
+                                                      number("num_attention_heads"), head_size));
+  }
   config.set("vocab_size", tensors.vocabulary);
   config.set("tie_word_embeddings", !tensors.head);
   if (tensors.biases && architecture.name == "llama") config.set("attention_bias", true).set("mlp_bias", true);

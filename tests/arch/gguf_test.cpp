@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "arch/huggingface/config_json.h"
 
 namespace lockstep::arch::gguf {
@@ -61,6 +63,32 @@ ModelConfig phi3() {
   return config;
 }
 
+ModelConfig gemma() {
+  ModelConfig config = llama();
+  config.activation = ActivationKind::gelu_tanh;
+  config.tied = config.unit_offset = true;
+  config.embedding_scale = std::sqrt(24.0);
+  return config;
+}
+ModelConfig gemma2() {
+  ModelConfig config = gemma();
+  config.post_norm = true;
+  config.window = 30;
+  config.global_every = 2;
+  config.attention_softcap = 50;
+  config.logit_softcap = 30;
+  return config;
+}
+ModelConfig gemma3() {
+  ModelConfig config = gemma();
+  config.post_norm = config.qk_norm = true;
+  config.window = 30;
+  config.global_every = 6;
+  config.layers = 7;
+  config.rope.local_theta = 10000;
+  return config;
+}
+
 Json pairs_of(const ModelConfig& config) { return gguf::pairs_of(config, names::to_json(config, names::family_of(config))); }
 TensorFacts facts_of(const ModelConfig& config) {
   return {.vocabulary = config.vocabulary, .head = !config.tied, .biases = config.bias, .rope_factors = rope_factors(config)};
@@ -78,7 +106,7 @@ std::string refusal(const Json& pairs, const TensorFacts& facts) {
 #define EXPECT_SAYS(part, text) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, text)
 
 TEST(GgufNames, EveryTensorOfAFamilyHasOneAndComesBack) {
-  for (const ModelConfig& config : {gpt2(), llama(), qwen2(), qwen3(), smollm3(), phi3()}) {
+  for (const ModelConfig& config : {gpt2(), llama(), qwen2(), qwen3(), smollm3(), phi3(), gemma(), gemma2(), gemma3()}) {
     const names::Family family = names::family_of(config);
     const Architecture& architecture = architecture_of_config(names::to_json(config, family), "it");
     const names::TensorTable table = names::tensor_table(config, family);
@@ -91,6 +119,7 @@ TEST(GgufNames, EveryTensorOfAFamilyHasOneAndComesBack) {
         ASSERT_TRUE(back) << there->name;
         EXPECT_EQ(back->name, part.name);
         EXPECT_EQ(back->paired, there->paired);
+        EXPECT_EQ(there->added, config.unit_offset && part.shape.rank() == 1 ? 1 : 0) << part.name;
         if (there->paired) ++paired;
       }
     }
@@ -111,7 +140,8 @@ TEST(GgufNames, AreThoseOfGgufPy) {
 }
 
 TEST(GgufKeys, GiveBackTheModel) {
-  std::vector<ModelConfig> configs = {gpt2(), llama(), qwen2(), llama(), llama(), llama(), qwen3(), smollm3(), phi3()};
+  std::vector<ModelConfig> configs = {gpt2(),  llama(),   qwen2(), llama(), llama(),  llama(),
+                                      qwen3(), smollm3(), phi3(),  gemma(), gemma2(), gemma3()};
   configs[3].bias = configs[3].qkv_bias = true;
   configs[4].rope.scaling = configs[5].rope.scaling = RopeScaling::llama3;
   configs[5].rope.theta = 100;
@@ -183,6 +213,39 @@ TEST(GgufKeys, AreNotWrittenForWhatLlamaCppDoesNotCompute) {
   ModelConfig stretched = llama();
   stretched.rope.scaling = RopeScaling::linear;
   EXPECT_THROW(rope_factors(stretched), UserError);
+}
+
+// llama.cpp has these by the architecture (src/models/gemma2.cpp, gemma3.cpp), so that the file could not say otherwise.
+TEST(GgufKeys, AreNotWrittenForAnotherGemma) {
+  const auto said = [](ModelConfig config, const auto& change) {
+    change(config);
+    try {
+      pairs_of(config);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto expect = [&](const ModelConfig& config, const char* part, const auto& change) {
+    EXPECT_EQ(said(config, [](ModelConfig&) {}), "");
+    EXPECT_SAYS(part, said(config, change));
+  };
+  expect(gemma(), "model.tied=true", [](ModelConfig& c) { c.tied = false; });
+  expect(gemma2(), "model.global_every=2", [](ModelConfig& c) { c.global_every = 3; });
+  expect(gemma2(), "model.window", [](ModelConfig& c) { c.window = c.global_every = 0; });
+  expect(gemma2(), "a cap of scores", [](ModelConfig& c) { c.attention_softcap = 0; });
+  expect(gemma2(), "a cap of logits", [](ModelConfig& c) { c.logit_softcap = 0; });
+  expect(gemma2(), "the root of 10", [](ModelConfig& c) { c.attention_scale = 0.5; });
+  expect(gemma3(), "model.global_every=6", [](ModelConfig& c) { c.global_every = 0; });
+  expect(gemma3(), "model.attention_softcap=0", [](ModelConfig& c) { c.attention_softcap = 3; });
+  expect(gemma3(), "model.rope_scaling=none", [](ModelConfig& c) { c.rope.scaling = RopeScaling::linear; });
+  EXPECT_EQ(said(gemma3(), [](ModelConfig& c) { c.tied = false; }), "");
+  // Those of 27B divide by the width of a head in the residual stream.
+  ModelConfig largest = gemma2();
+  largest.layers = 46;
+  EXPECT_SAYS("the root of 4", said(largest, [](ModelConfig&) {}));
+  largest.attention_scale = 0.5;
+  EXPECT_EQ(names::model_from_json(config_of(pairs_of(largest), facts_of(largest), "it"), "it").config, largest);
 }
 
 // What a family may say beside the table is not lost in silence.

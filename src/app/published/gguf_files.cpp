@@ -6,6 +6,7 @@
 #include <array>
 
 #include "app/published/published_files.h"
+#include "arch/huggingface/config_json.h"
 #include "arch/huggingface/generation_json.h"
 #include "data/gguf_tokenizer.h"
 
@@ -86,7 +87,7 @@ GgufFiles gguf_files(const Json& run, const arch::ModelConfig& config, Log& log)
         "the model has the exact GELU (erf), and llama.cpp computes GPT-2 with the approximation by tanh: values differ by up to "
         "0.0005");
   }
-  if (config.window > 0) {
+  if (config.window > 0 && arch::huggingface::family_of(config) == arch::huggingface::Family::phi3) {
     log.warning(
         fmt::format("the model's queries see {0} keys, and llama.cpp gives phi3 no window (its pull request 13676): behind {0} "
                     "tokens its values differ",

@@ -164,7 +164,8 @@ void Folder::open_gguf() {
     tensors_.emplace(name.name, Stored{{name.name, std::string(tensor.type->name), tensor.shape, tensor.offset, tensor.bytes},
                                        &files_.front(),
                                        true,
-                                       name.paired});
+                                       name.paired,
+                                       name.added});
   }
   if (const io::GgufTensor* tokens = content.find("token_embd.weight")) facts.vocabulary = tokens->shape.front();
   facts.head = content.find("output.weight") != nullptr;

@@ -48,6 +48,7 @@ class Folder {
     // These two are true in GGUF files alone.
     bool rows = false;    ///< a matrix is [out, in] even where the family has it the other way round
     bool paired = false;  ///< the rows of each head stand in pairs (StoredPart)
+    float added = 0;      ///< the file has so much more
   };
   /// The tensor of that name, or null.
   const Stored* find(std::string_view name) const;

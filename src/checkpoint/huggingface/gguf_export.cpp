@@ -83,7 +83,7 @@ class GgufFile {
     ElementType type = vector || positions ? ElementType::f32 : type_;
     if (type == ElementType::q8_0 && static_cast<std::size_t>(part.shape.last()) % block_of(type) != 0) type = ElementType::f16;
     add(name->name, type, vector ? std::vector{part.shape[0]} : std::vector{part.shape[0], part.shape[1]});
-    return {std::move(part), nullptr, 0, type, name->paired ? config_.head_size : 0};
+    return {std::move(part), nullptr, 0, type, name->paired ? config_.head_size : 0, name->added};
   }
   void add(std::string name, ElementType type, std::vector<std::int64_t> shape) {
     io::GgufTensor& tensor = content_.tensors.emplace_back();

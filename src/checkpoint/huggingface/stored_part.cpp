@@ -77,6 +77,18 @@ arch::huggingface::Part as_rows(arch::huggingface::Part part) {
 }
 
 void StoredPart::read(std::int64_t first, std::span<float> to, Scratch& scratch) const {
+  read_stored(first, to, scratch);
+  if (added != 0) std::ranges::for_each(to, [this](float& value) { value -= added; });
+}
+
+bool StoredPart::write(std::int64_t first, std::span<const float> from, Scratch& scratch) const {
+  if (added == 0) return write_stored(first, from, scratch);
+  std::vector<float> more(from.begin(), from.end());
+  std::ranges::for_each(more, [this](float& value) { value += added; });
+  return write_stored(first, more, scratch);
+}
+
+void StoredPart::read_stored(std::int64_t first, std::span<float> to, Scratch& scratch) const {
   if (paired > 0) {
     return for_each_row(*this, first, std::ssize(to), [&](std::int64_t at, std::size_t place, std::size_t count) {
       read_elements(*this, at, to.subspan(place, count), scratch);
@@ -94,7 +106,7 @@ void StoredPart::read(std::int64_t first, std::span<float> to, Scratch& scratch)
   });
 }
 
-bool StoredPart::write(std::int64_t first, std::span<const float> from, Scratch& scratch) const {
+bool StoredPart::write_stored(std::int64_t first, std::span<const float> from, Scratch& scratch) const {
   bool finite = true;
   if (paired > 0) {
     for_each_row(*this, first, std::ssize(from), [&](std::int64_t at, std::size_t place, std::size_t count) {

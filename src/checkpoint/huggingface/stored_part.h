@@ -38,6 +38,7 @@ struct StoredPart {
   ElementType type;
   /// Above 0: the rows of each head of so many stand in pairs, 0, D/2, 1, D/2 + 1, ..., as llama.cpp turns neighbours.
   std::int64_t paired = 0;
+  float added = 0;  ///< the file has so much more
 
   std::int64_t columns() const { return part.shape.rank() < 2 ? 1 : part.transposed ? part.shape[0] : part.shape[1]; }
   std::int64_t elements() const { return part.shape.elements(); }
@@ -46,6 +47,9 @@ struct StoredPart {
   void read(std::int64_t first, std::span<float> to, Scratch& scratch) const;
   /// The same range, written. Whether every finite value is still finite in the file's type.
   [[nodiscard]] bool write(std::int64_t first, std::span<const float> from, Scratch& scratch) const;
+  /// The same of what the file has.
+  void read_stored(std::int64_t first, std::span<float> to, Scratch& scratch) const;
+  [[nodiscard]] bool write_stored(std::int64_t first, std::span<const float> from, Scratch& scratch) const;
 };
 
 /// Writes pieces of a model's parameters into the parts that they are published as.

@@ -88,7 +88,7 @@ std::optional<StoredPart> Weights::match(const names::Part& published, const Fol
     complain(fmt::format("is of type {}", stored.entry.dtype),
              "weights are read in F32, F16 and BF16, and in GGUF files in Q8_0");
   } else {
-    return StoredPart{part, stored.file, stored.entry.offset, *type, stored.paired ? model_.config.head_size : 0};
+    return StoredPart{part, stored.file, stored.entry.offset, *type, stored.paired ? model_.config.head_size : 0, stored.added};
   }
   return std::nullopt;
 }
