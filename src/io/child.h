@@ -2,7 +2,9 @@
 
 // Small programs that are asked something: run to their end, but not for ever.
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::io {
@@ -14,9 +16,14 @@ struct ChildOutcome {
   std::string out, err;    ///< what it said
 };
 
-/// Runs words[0] (looked for in PATH) with its arguments, without a shell and without input. After `seconds` it is killed, with
-/// what it started; one that even then does not end, as the kernel holds it, is left behind. Throws SystemError when there are no
-/// descriptors left.
-ChildOutcome run_child(const std::vector<std::string>& words, double seconds);
+struct ChildStreams {
+  std::string_view input = {};                     ///< at most 64 KiB
+  std::function<void(std::string_view)> out = {};  ///< gets the output as it comes, in place of ChildOutcome::out
+};
+
+/// Runs words[0] (looked for in PATH) with its arguments, without a shell. After `seconds` it is killed, with what it started;
+/// one that even then does not end, as the kernel holds it, is left behind. What streams.out throws kills it, too, and is thrown.
+/// Throws SystemError when there are no descriptors left.
+ChildOutcome run_child(const std::vector<std::string>& words, double seconds, const ChildStreams& streams = {});
 
 }  // namespace lockstep::io

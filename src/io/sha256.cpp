@@ -18,47 +18,51 @@ void check(int result, std::string_view call) {
 
 }  // namespace
 
-struct Sha256::State {
+struct Digest::State {
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context{EVP_MD_CTX_new(), &EVP_MD_CTX_free};
   bool ended = false;
 };
 
-Sha256::Sha256() : state_(std::make_unique<State>()) {
+Digest::Digest(DigestKind kind) : state_(std::make_unique<State>()) {
   check(state_->context != nullptr ? 1 : 0, "EVP_MD_CTX_new");
-  check(EVP_DigestInit_ex(state_->context.get(), EVP_sha256(), nullptr), "EVP_DigestInit_ex");
+  const EVP_MD* method = kind == DigestKind::sha1 ? EVP_sha1() : EVP_sha256();
+  check(EVP_DigestInit_ex(state_->context.get(), method, nullptr), "EVP_DigestInit_ex");
 }
 
-Sha256::~Sha256() = default;
-Sha256::Sha256(Sha256&&) noexcept = default;
-Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+Digest::~Digest() = default;
+Digest::Digest(Digest&&) noexcept = default;
+Digest& Digest::operator=(Digest&&) noexcept = default;
 
-void Sha256::update(std::span<const std::byte> bytes) {
+void Digest::update(std::span<const std::byte> bytes) {
   ensure(!state_->ended, "a hash that was read takes no more bytes");
   check(EVP_DigestUpdate(state_->context.get(), bytes.data(), bytes.size()), "EVP_DigestUpdate");
 }
 
-std::string Sha256::hex() {
+std::string Digest::hex() {
   ensure(!state_->ended, "a hash is read once");
   state_->ended = true;
-  std::array<unsigned char, 32> digest{};
-  check(EVP_DigestFinal_ex(state_->context.get(), digest.data(), nullptr), "EVP_DigestFinal_ex");
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  check(EVP_DigestFinal_ex(state_->context.get(), digest.data(), &size), "EVP_DigestFinal_ex");
   std::string text;
-  for (const unsigned char byte : digest) text += fmt::format("{:02x}", byte);
+  for (const unsigned char byte : std::span(digest).first(size)) text += fmt::format("{:02x}", byte);
   return text;
+}
+
+void update_from(Digest& digest, const File& file, std::uint64_t size) {
+  std::vector<std::byte> piece(std::size_t{1} << 20);
+  for (std::uint64_t at = 0; at < size;) {
+    const auto bytes = std::span(piece).first(static_cast<std::size_t>(std::min<std::uint64_t>(size - at, piece.size())));
+    file.read_at(at, bytes);
+    digest.update(bytes);
+    at += bytes.size();
+  }
 }
 
 std::string sha256_of_file(const Path& path) {
   const File file = File::open_to_read(path);
   Sha256 hash;
-  std::vector<std::byte> piece(std::size_t{1} << 20);
-  std::uint64_t left = file.size();
-  for (std::uint64_t at = 0; left > 0;) {
-    const std::span<std::byte> bytes(piece.data(), static_cast<std::size_t>(std::min<std::uint64_t>(left, piece.size())));
-    file.read_at(at, bytes);
-    hash.update(bytes);
-    at += bytes.size();
-    left -= bytes.size();
-  }
+  update_from(hash, file, file.size());
   return hash.hex();
 }
 

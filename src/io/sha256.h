@@ -1,8 +1,9 @@
 #pragma once
 
-// SHA-256 of streams and files.
+// SHA-256 of streams and files, and SHA-1, by which git names what it keeps.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,15 +12,18 @@
 
 namespace lockstep::io {
 
-class Sha256 {
+/// SHA-1 tells damage, and nothing against one who means harm.
+enum class DigestKind : std::uint8_t { sha1, sha256 };
+
+class Digest {
  public:
-  Sha256();
-  ~Sha256();
-  Sha256(Sha256&&) noexcept;
-  Sha256& operator=(Sha256&&) noexcept;
+  explicit Digest(DigestKind kind);
+  ~Digest();
+  Digest(Digest&&) noexcept;
+  Digest& operator=(Digest&&) noexcept;
 
   void update(std::span<const std::byte> bytes);
-  /// 64 lowercase hexadecimal digits of all bytes so far; ends the stream (a second call throws BrokenRule).
+  /// Lowercase hexadecimal digits of all bytes so far, 40 or 64; ends the stream (a second call throws BrokenRule).
   std::string hex();
 
  private:
@@ -27,7 +31,14 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
-/// The hash of a whole file, read in pieces.
+class Sha256 final : public Digest {
+ public:
+  Sha256() : Digest(DigestKind::sha256) {}
+};
+
+/// Gives digest.update() the first `size` bytes of a file, in pieces.
+void update_from(Digest& digest, const File& file, std::uint64_t size);
+/// The SHA-256 of a whole file.
 std::string sha256_of_file(const Path& path);
 
 }  // namespace lockstep::io

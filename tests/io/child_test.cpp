@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/error.h"
 #include "base/timer.h"
 
 namespace lockstep::io {
@@ -21,6 +22,23 @@ TEST(Child, SaysWhatItSaysAndHowItEnds) {
   EXPECT_EQ(shell("exit 7").status, 7);
   EXPECT_EQ(shell("kill -TERM $$").status, 128 + 15);
   EXPECT_EQ(shell("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2").err.size(), 300000U);
+}
+
+TEST(Child, GetsInputAndHandsItsOutputOverAsItComes) {
+  std::string pieces;
+  const auto take = [&](std::string_view piece) { pieces += piece; };
+  const ChildOutcome outcome = run_child({"sh", "-c", "cat; echo oops >&2"}, 60, {.input = "a\nb", .out = take});
+  EXPECT_EQ(pieces, "a\nb");
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err, "oops\n");
+  EXPECT_EQ(run_child({"true"}, 60, {.input = std::string(60000, 'x')}).status, 0) << "one that reads nothing";
+}
+
+TEST(Child, IsKilledByWhatItsReaderThrows) {
+  const double since = now_seconds();
+  const auto refuse = [](std::string_view) { throw UserError("enough"); };
+  EXPECT_THROW(run_child({"sh", "-c", "echo begun; sleep 1000"}, 2000, {.out = refuse}), UserError);
+  EXPECT_LT(now_seconds() - since, 30);
 }
 
 TEST(Child, AProgramThatIsNotThereIsNotStarted) {

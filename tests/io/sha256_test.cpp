@@ -19,6 +19,16 @@ TEST(Sha256Hash, KnownAnswers) {  // FIPS 180-4's examples
   EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
+TEST(Sha1Hash, KnownAnswers) {  // FIPS 180-4's example, and what git calls a file of "hello"
+  const auto sha1 = [](std::string_view text) {
+    Digest digest(DigestKind::sha1);
+    digest.update(std::as_bytes(std::span(text)));
+    return digest.hex();
+  };
+  EXPECT_EQ(sha1("abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
+  EXPECT_EQ(sha1(std::string_view("blob 6\0hello\n", 13)), "ce013625030ba8dba906f756967f9e9ca394464a");
+}
+
 TEST(Sha256Hash, PiecesGiveTheHashOfTheWhole) {
   const std::string text(3 * 1000 * 1000, 'a');
   Sha256 pieces;

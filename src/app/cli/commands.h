@@ -11,6 +11,7 @@ Command train_command();
 Command generate_command();
 Command eval_command();
 Command inspect_command();
+Command pull_command();
 Command convert_command();
 Command template_command();
 Command bench_command();
