@@ -26,7 +26,7 @@ bool is_hex(std::string_view text, std::size_t digits) {
 }
 
 // As one part of a URL's path.
-std::string escaped(std::string_view text) {
+std::string url_part(std::string_view text) {
   std::string out;
   for (const char c : text)
     out += is_word(c) || c == '-' || c == '.' ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
@@ -215,7 +215,7 @@ io::http::Request Hub::request(const std::string& url) const {
 }
 
 io::http::Request Hub::request_for(const std::string& model, const std::string& commit, const HubFile& file) const {
-  return request(fmt::format("{}/{}/resolve/{}/{}", endpoint_, model, commit, escaped(file.name)));
+  return request(fmt::format("{}/{}/resolve/{}/{}", endpoint_, model, commit, url_part(file.name)));
 }
 
 void Hub::demand_answer(const io::http::Head& head, const std::string& model, const std::string& what) const {
@@ -270,7 +270,7 @@ std::string Hub::commit_of(const std::string& model, const std::string& revision
   const std::string what = fmt::format("the question for revision {}", visible(revision));
   std::string next;
   const std::string text =
-      text_of(fmt::format("{}/api/models/{}/revision/{}", endpoint_, model, escaped(revision)), model, what, next);
+      text_of(fmt::format("{}/api/models/{}/revision/{}", endpoint_, model, url_part(revision)), model, what, next);
   const Json json = Json::parse(text, fmt::format("{}'s answer to {}", endpoint_, what));
   const Json* commit = json.is_object() ? json.find("sha") : nullptr;
   if (commit != nullptr && commit->is_string() && is_hex(commit->string(), 40)) return commit->string();
