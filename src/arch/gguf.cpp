@@ -155,6 +155,15 @@ std::int64_t gemma_divisor(const Architecture& architecture, std::int64_t layers
   return largest ? width / heads : head_size;
 }
 
+/// What transformers has for a Gemma 2 or 3 without the key is another number.
+void set_divisor(const Architecture& architecture, Json& config) {
+  const auto number = [&](const char* key) { return config.at(key).integer(); };
+  const std::int64_t width = number("hidden_size"), heads = number("num_attention_heads");
+  const std::int64_t head_size = config.find("head_dim") != nullptr ? number("head_dim") : width / heads;
+  if (architecture.name != "gemma")
+    config.set("query_pre_attn_scalar", gemma_divisor(architecture, number("num_hidden_layers"), width, heads, head_size));
+}
+
 /// llama.cpp has much of a Gemma by its architecture: another model would load and babble.
 void check_gemma(const Architecture& architecture, const ModelConfig& config, const Json& json) {
   std::vector<Problem> problems;
@@ -305,13 +314,7 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
            "take the model from its Hugging Face folder");
   }
   if (!problems.empty()) throw UserError(std::move(problems));
-  if (architecture.is_gemma() && architecture.name != "gemma") {
-    const auto number = [&](const char* key) { return config.at(key).integer(); };
-    const std::int64_t head_size =
-        config.find("head_dim") != nullptr ? number("head_dim") : number("hidden_size") / number("num_attention_heads");
-    config.set("query_pre_attn_scalar", gemma_divisor(architecture, number("num_hidden_layers"), number("hidden_size"),
-                                                      number("num_attention_heads"), head_size));
-  }
+  if (architecture.is_gemma()) set_divisor(architecture, config);
   config.set("vocab_size", tensors.vocabulary);
   config.set("tie_word_embeddings", !tensors.head);
   if (tensors.biases && architecture.name == "llama") config.set("attention_bias", true).set("mlp_bias", true);

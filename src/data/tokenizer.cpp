@@ -173,10 +173,25 @@ std::optional<std::int32_t> document_end(const Tokenizer& tokenizer) {
   return tokenizer.encode("\n", ids, unknown, true) == 1 ? std::optional(ids.front()) : std::nullopt;
 }
 
+namespace {
+
+bool begins_with(std::span<const std::int32_t> ids, std::span<const std::int32_t> begin) {
+  return ids.size() >= begin.size() && std::ranges::equal(ids.first(begin.size()), begin);
+}
+
+}  // namespace
+
+std::string decode_prompt(const Tokenizer& tokenizer, std::span<const std::int32_t> prompt) {
+  const std::span<const std::int32_t> begin = tokenizer.begin_of_text();
+  return tokenizer.decode(begins_with(prompt, begin) ? prompt.subspan(begin.size()) : prompt);
+}
+
 std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::int64_t vocabulary, Log& log) {
   std::vector<std::int32_t> ids(tokenizer.room(prompt.size()));
   std::string unknown;
   ids.resize(tokenizer.encode(prompt, ids, unknown));
+  const std::span<const std::int32_t> begin = tokenizer.begin_of_text();
+  if (!ids.empty() && !begins_with(ids, begin)) ids.insert(ids.begin(), begin.begin(), begin.end());
   if (!unknown.empty()) {
     log.warning(fmt::format("dropped from the prompt, because the vocabulary does not have them: {}", visible(unknown)));
   }

@@ -38,6 +38,9 @@ class Tokenizer {
   /// The token that ends a document; nothing when the vocabulary has none for it.
   virtual std::optional<std::int32_t> end_of_text() const { return std::nullopt; }
 
+  /// The tokens that a text begins with where the tokenizer's post-processor says so ("<bos>"): encode() leaves them out.
+  virtual std::span<const std::int32_t> begin_of_text() const { return {}; }
+
   /// The most ids that a text of so many bytes may have.
   virtual std::size_t room(std::size_t bytes) const { return bytes; }
 
@@ -70,10 +73,13 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& description);
 /// for a vocabulary without either.
 std::optional<std::int32_t> document_end(const Tokenizer& tokenizer);
 
-/// The ids of a prompt for a model that knows the ids below `vocabulary`; characters outside the tokenizer's are dropped with one
-/// warning that lists them. Throws UserError for a token that the model does not know, and for a text that is not valid for the
-/// tokenizer.
+/// The ids of a prompt for a model that knows the ids below `vocabulary`, behind those that a text begins with; characters
+/// outside the tokenizer's are dropped with one warning that lists them. Throws UserError for a token that the model does not
+/// know, and for a text that is not valid for the tokenizer.
 std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::int64_t vocabulary, Log& log);
+
+/// A prompt's text, without what every text begins with.
+std::string decode_prompt(const Tokenizer& tokenizer, std::span<const std::int32_t> prompt);
 
 /// The ids of a model of `vocabulary` that no text has: a model's vocabulary may be padded.
 std::vector<std::int32_t> missing_ids(const Tokenizer& tokenizer, std::int64_t vocabulary);

@@ -165,7 +165,7 @@ bool Trainer::evaluate(double begun) {
 void Trainer::write_sample() {
   std::optional<std::string> sample;
   if (!prompt_.empty()) {
-    std::string text = parts_.tokenizer->decode(prompt_);
+    std::string text = data::decode_prompt(*parts_.tokenizer, prompt_);
     bool whole = true;
     parts_.sampler.run(prompt_, options_.sample, [&](std::int32_t token) {
       const bool ended = std::ranges::find(options_.sample_ends, token) != options_.sample_ends.end();

@@ -51,6 +51,32 @@ Json in_model(const Json& json, const std::string& key, Json value) {
   return changed(json, "model", changed(json.at("model"), key, std::move(value)));
 }
 
+Json with_begin(const Json& json, std::int64_t id) {
+  return changed(json, "post_processor",
+                 Json::parse(R"({"type": "TemplateProcessing", "pair": [],
+                                 "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                                 "special_tokens": {"<s>": {"id": "<s>", "ids": [)" +
+                             std::to_string(id) + R"(], "tokens": ["<s>"]}}})"));
+}
+
+TEST(SentenceTokenizer, APromptBeginsWithWhatThePostProcessorPutsBeforeIt) {
+  const Json plain = changed(kind("llama2"), "post_processor", nullptr);
+  const auto without = sentence_tokenizer(plain), tokenizer = sentence_tokenizer(with_begin(plain, 1));
+  Log log;
+  const std::vector<std::int32_t> ids = encode_prompt(*without, "a lamp", without->vocabulary(), log);
+  std::vector<std::int32_t> begun = encode_prompt(*tokenizer, "a lamp", tokenizer->vocabulary(), log);
+  EXPECT_TRUE(without->begin_of_text().empty());
+  ASSERT_EQ(begun.size(), ids.size() + 1);
+  EXPECT_EQ(begun.front(), 1);
+  EXPECT_EQ(std::vector(begun.begin() + 1, begun.end()), ids);
+  EXPECT_EQ(decode_prompt(*tokenizer, begun), "a lamp");
+  EXPECT_EQ(decode_prompt(*tokenizer, ids), "a lamp");
+  EXPECT_EQ(encode_prompt(*tokenizer, "", tokenizer->vocabulary(), log), std::vector<std::int32_t>{}) << "nothing is continued";
+  EXPECT_EQ(sentence_ids(*tokenizer, "a lamp"), ids) << "a text that is cut has no beginning of its own";
+  EXPECT_NE(sentence_refusal(with_begin(plain, 100000)).find("puts 100000 before a text, which is no token"), std::string::npos);
+  EXPECT_NE(sentence_refusal(with_begin(plain, -1)).find("puts -1 before a text"), std::string::npos);
+}
+
 TEST(SentenceTokenizer, IdsAndTextsAreThoseOfHuggingFacesLibrary) {
   const Json::Array& texts = sentence_golden().at("texts").array();
   for (const Json& entry : sentence_golden().at("kinds").array()) {

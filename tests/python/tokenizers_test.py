@@ -209,7 +209,7 @@ class Ids(unittest.TestCase):
                                          capture_output=True, text=True, cwd=temporary)
                     self.assertEqual(run.returncode, 0, run.stderr)
                     for part, of_text in (("train.bin", TEXT[:cut]), ("val.bin", TEXT[cut:])):
-                        expected = tokenizer.encode_batch_fast([of_text], add_special_tokens=False)[0].ids
+                        expected = tokenizer.encode_batch_fast([of_text])[0].ids
                         found = self.prepared(out, part)
                         if found != expected:
                             at = next((i for i, (a, b) in enumerate(zip(found, expected)) if a != b), min(len(found), len(expected)))

@@ -98,6 +98,7 @@ class BpeTokenizer final : public Tokenizer {
         unigram_(model.scores.empty() ? nullptr : std::make_unique<Unigram>(model)),
         decoder_(std::move(model.decoder)),
         end_(bpe::end_of_text(model.added)),
+        front_(std::move(model.front)),
         written_(added == AddedTokens::ordinary ? std::vector<AddedToken>() : std::move(model.added)),
         json_(std::move(json)),
         tokens_(std::move(model.tokens)) {
@@ -126,6 +127,7 @@ class BpeTokenizer final : public Tokenizer {
   }
   bool has(std::int32_t id) const override { return Tokenizer::has(id) && !tokens_[static_cast<std::size_t>(id)].empty(); }
   std::optional<std::int32_t> end_of_text() const override { return end_; }
+  std::span<const std::int32_t> begin_of_text() const override { return front_; }
   std::size_t room(std::size_t bytes) const override {
     // Without added tokens there is one part, and each of others has a byte.
     const std::size_t parts = written_.empty() ? 1 : bytes + 1;
@@ -280,6 +282,7 @@ class BpeTokenizer final : public Tokenizer {
   std::unique_ptr<Unigram> unigram_;  // null: it is a BPE
   DecodeRule decoder_;
   std::optional<std::int32_t> end_;
+  std::vector<std::int32_t> front_;
   std::vector<AddedToken> written_;                               // with the content that the file has
   std::vector<AddedToken> added_{sought(written_, normalizer_)};  // and with that which is sought
   AddedTokenFinder in_text_{those(added_, false)}, in_normal_text_{those(added_, true)};

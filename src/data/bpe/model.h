@@ -47,6 +47,7 @@ struct Model {
   std::int32_t unknown = -1;              ///< id of what the vocabulary does not have; -1: that is left out
   bool fuse_unknown = false;              ///< neighbours that it does not have are one token
   std::vector<AddedToken> added;
+  std::vector<std::int32_t> front;  ///< ids that a text begins with
 
   /// The pattern that alone splits texts into words of bytes; nothing where there are other steps, but for NFC.
   std::optional<Pattern> only_pattern() const;

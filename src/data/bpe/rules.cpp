@@ -289,8 +289,13 @@ std::string DecodeRule::bytes(std::string_view token, bool first) const {
   return byte < 256 ? std::string(1, static_cast<char>(static_cast<unsigned char>(byte))) : text;
 }
 
-Around around_rule(const Json& tokenizer, const std::string& what) {
-  Around around;
+std::vector<std::int32_t> front_rule(const Json& tokenizer, const std::string& what, std::int64_t vocabulary) {
+  std::vector<std::int32_t> front;
+  const auto add = [&](const Json& id) {
+    if (id.integer() < 0 || id.integer() >= vocabulary)
+      refuse(what, fmt::format("its post-processor puts {} before a text, which is no token", id.integer()));
+    front.push_back(static_cast<std::int32_t>(id.integer()));
+  };
   for (const Json* part : parts_of(tokenizer, "post_processor", "processors", what)) {
     const std::string type = type_of(*part);
     if (type == "ByteLevel") {  // offsets alone, which nothing here has
@@ -305,18 +310,19 @@ Around around_rule(const Json& tokenizer, const std::string& what) {
           text = true;
           continue;
         }
-        const Json& tokens = part->at("special_tokens").at(special->at("id").string()).at("tokens");
-        for (const Json& token : tokens.array()) (text ? around.back : around.front).push_back(token.string());
+        const Json& ids = part->at("special_tokens").at(special->at("id").string()).at("ids");
+        for (const Json& id : ids.array()) {
+          if (!text) add(id);
+        }
       }
     } else if (type == "RobertaProcessing" || type == "BertProcessing") {
       check_keys(*part, what, type, {"sep", "cls", "trim_offsets", "add_prefix_space"});
-      around.front.push_back(part->at("cls").array().at(0).string());
-      around.back.push_back(part->at("sep").array().at(0).string());
+      add(part->at("cls").array().at(1));
     } else {
       refuse(what, fmt::format("its post-processor \"{}\" is not supported", type));
     }
   }
-  return around;
+  return front;
 }
 
 }  // namespace lockstep::data::bpe

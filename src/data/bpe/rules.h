@@ -60,16 +60,12 @@ struct DecodeRule {
   std::string bytes(std::string_view token, bool first) const;
 };
 
-/// What the post-processor puts around a text.
-struct Around {
-  std::vector<std::string> front, back;  ///< contents of tokens
-};
-
 std::vector<NormalRule> normal_rules(const Json& tokenizer, const std::string& what);
 /// `byte_level`: set when the rules have a ByteLevel.
 std::vector<SplitRule> split_rules(const Json& tokenizer, const std::string& what, bool& byte_level);
 DecodeRule decode_rule(const Json& tokenizer, const std::string& what, bool byte_level);
-Around around_rule(const Json& tokenizer, const std::string& what);
+/// The ids that the post-processor puts before a text, all below `vocabulary`.
+std::vector<std::int32_t> front_rule(const Json& tokenizer, const std::string& what, std::int64_t vocabulary);
 
 [[noreturn]] void refuse(const std::string& what, const std::string& reason);
 /// A member that may be absent or null.

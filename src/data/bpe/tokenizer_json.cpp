@@ -100,7 +100,7 @@ Model parsed(const Json& json, const std::string& what) {
   }
   result.scores = std::move(scores);
   result.decoder = decode_rule(json, what, byte_level);
-  static_cast<void>(around_rule(json, what));
+  result.front = front_rule(json, what, std::ssize(result.tokens));
   result.normalizer = std::move(normalizer);
   result.splits = std::move(splits);
   result.whole_words = flag(*model, "ignore_merges");

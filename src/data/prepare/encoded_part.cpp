@@ -13,6 +13,16 @@ void EncodedPart::clear() {
   unknown_.clear();
 }
 
+void EncodedPart::begin_text(const Tokenizer& tokenizer, bool taught) {
+  for (const std::int32_t id : tokenizer.begin_of_text()) append(id, taught);
+}
+
+void EncodedPart::append(std::int32_t id, bool taught) {
+  if (ids_.size() == count_) ids_.resize(count_ + 1);
+  ids_[count_++] = id;
+  mask_.resize(count_, taught ? 1 : 0);
+}
+
 void EncodedPart::add(const Tokenizer& tokenizer, std::string_view text, bool taught, bool goes_on) {
   if (const std::size_t room = count_ + tokenizer.room(text.size()); ids_.size() < room) ids_.resize(room);
   count_ += tokenizer.encode(text, std::span(ids_).subspan(count_), unknown_, goes_on);
@@ -22,6 +32,7 @@ void EncodedPart::add(const Tokenizer& tokenizer, std::string_view text, bool ta
 
 void EncodedPart::add(const Tokenizer& tokenizer, const Document& document, bool prompts) {
   if (document.taught) return add_conversation(tokenizer, document.text, *document.taught);
+  begin_text(tokenizer, prompts || document.prompt.empty());
   add(tokenizer, document.prompt, prompts, false);
   add(tokenizer, document.text, true, !document.prompt.empty());
   end_document(tokenizer, true);
@@ -41,9 +52,7 @@ void EncodedPart::add_conversation(const Tokenizer& tokenizer, std::string_view 
 void EncodedPart::end_document(const Tokenizer& tokenizer, bool taught) {
   const std::optional<std::int32_t> end = tokenizer.end_of_text();
   if (!end) return add(tokenizer, "\n", taught, true);
-  if (ids_.size() == count_) ids_.resize(count_ + 1);
-  ids_[count_++] = *end;
-  mask_.resize(count_, taught ? 1 : 0);
+  append(*end, taught);
 }
 
 void EncodedPart::pack(const TokenFormat& format) { data::pack(ids(), format, packed_); }

@@ -19,10 +19,12 @@ namespace lockstep::data {
 class EncodedPart {
  public:
   void clear();
+  /// Appends the tokens that a text begins with.
+  void begin_text(const Tokenizer& tokenizer, bool taught);
   /// Appends the tokens of `text`; `goes_on`: of the rest of a text.
   void add(const Tokenizer& tokenizer, std::string_view text, bool taught, bool goes_on);
-  /// Appends the tokens of a document, and what ends it: the tokenizer's end of a text, or a line feed where it has none. That is
-  /// taught, but not behind a conversation; one that ends so itself gets no other. `prompts`: they are taught, too.
+  /// Appends the tokens of a document, between what begins and what ends it: the tokenizer's end of a text, or a line feed where
+  /// it has none. That is taught. A conversation's template begins it itself, and may end it. `prompts`: they are taught, too.
   void add(const Tokenizer& tokenizer, const Document& document, bool prompts);
   /// The characters since clear() that the vocabulary does not have.
   const std::string& unknown() const { return unknown_; }
@@ -41,6 +43,7 @@ class EncodedPart {
  private:
   void add_conversation(const Tokenizer& tokenizer, std::string_view text, std::span<const Taught> taught);
   void end_document(const Tokenizer& tokenizer, bool taught);
+  void append(std::int32_t id, bool taught);
 
   std::size_t count_ = 0;
   std::size_t text_bytes_ = 0;      // of what is taught

@@ -19,7 +19,7 @@ Pace write_texts(const TextsRequest& request, const data::Tokenizer& tokenizer, 
   const layout::Rounds rounds{request.texts, ranks.size()};
   // Where nothing ends a text, all are equally long, and nothing needs to be agreed.
   comm::Communicator* const together = request.ends.empty() && request.stops.empty() ? nullptr : &ranks;
-  const std::string start = tokenizer.decode(request.prompt);
+  const std::string start = data::decode_prompt(tokenizer, request.prompt);
   Pace pace;
   for (std::int64_t round = 0; round < rounds.count(); ++round) {
     const layout::Rounds::Turn turn = rounds.turn(round, ranks.rank());
