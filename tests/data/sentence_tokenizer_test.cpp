@@ -60,7 +60,7 @@ Json with_begin(const Json& json, std::int64_t id) {
 }
 
 TEST(SentenceTokenizer, APromptBeginsWithWhatThePostProcessorPutsBeforeIt) {
-  const Json plain = changed(kind("llama2"), "post_processor", nullptr);
+  const Json plain = changed(kind("mistral"), "post_processor", nullptr);
   const auto without = sentence_tokenizer(plain), tokenizer = sentence_tokenizer(with_begin(plain, 1));
   Log log;
   const std::vector<std::int32_t> ids = encode_prompt(*without, "a lamp", without->vocabulary(), log);
