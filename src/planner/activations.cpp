@@ -13,8 +13,10 @@ double kept_bytes(const arch::ModelConfig& model, const MicrobatchSize& microbat
   const double outside = plan.sequence ? width / ranks : width;
   double elements = outside;
   if (kind != Kind::full) {
-    const double heads = static_cast<double>(2 * model.heads + 2 * model.kv_heads) * static_cast<double>(model.head_size);
-    elements += outside + heads / ranks + kept_beside(model, plan);
+    const std::int64_t normalised = model.qk_norm ? model.heads + model.kv_heads : 0;  // beside what goes in
+    const std::int64_t heads = (2 * model.heads + 2 * model.kv_heads + normalised) * model.head_size;
+    const double branches = model.post_norm ? 2 * outside : 0;
+    elements += outside + branches + static_cast<double>(heads) / ranks + kept_beside(model, plan);
   }
   if (kind == Kind::none) elements += static_cast<double>((model.gated ? 2 : 1) * model.ffn_width) / ranks;
   return element_bytes * rows * elements;

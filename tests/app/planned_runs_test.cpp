@@ -1,10 +1,12 @@
 // What `plan search` may answer, `train` takes: drawn layouts are dry-run, whatever machine they are for.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 #include <random>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "app/plan/named_model.h"
 #include "app/plan/winner.h"
 #include "app/train_command.h"
+#include "planner/activations.h"
 #include "planner/enumerate.h"
 
 namespace lockstep::app {
@@ -62,6 +65,28 @@ TEST(PlannedRuns, TrainTakesWhatPlanSearchMayAnswer) {
       const Outcome dry = lockstep(words);
       EXPECT_EQ(dry.code, 0) << asked.model << " " << layout::describe(candidate.plan) << "\n" << dry.err;
     }
+  }
+}
+
+// Statistics, which the plan leaves out, are a hundredth at most.
+TEST(PlannedRuns, WhatBlocksKeepIsWhatADryRunCounts) {
+  for (const char* name : {"gpt2", "llama3_1B", "qwen3_0.6B", "gemma3_270M"}) {
+    const arch::ModelConfig model = named_model(name, 512).model();
+    const Outcome dry = lockstep({"train", "--dry-run", "data.root_path=/nowhere", fmt::format("model={}", name),
+                                  "model.block_size=512", "model.batch_size=2", "model.vocab_size=50257"});
+    ASSERT_EQ(dry.code, 0) << dry.err;
+    const std::size_t line = dry.out.find("\nh.0 to ");
+    ASSERT_NE(line, std::string::npos) << dry.out;
+    // Of a line "h.0 to h.11  parameters  gradients  optimizer  activations  ...": each size is a number and its unit.
+    std::istringstream words(dry.out.substr(line + 1));
+    std::string word, unit;
+    double size = 0;
+    for (int i = 0; i < 3; ++i) words >> word;
+    for (int i = 0; i < 4; ++i) words >> size >> unit;
+    ASSERT_TRUE(unit == "MiB" || unit == "GiB") << dry.out.substr(line, 200);
+    const double counted = size * (unit == "MiB" ? 1 << 20 : 1 << 30);
+    const double kept = planner::kept_bytes(model, {2, 512}, {}, layout::Recompute::Kind::none, 4);
+    EXPECT_NEAR(kept * static_cast<double>(model.layers) / counted, 1, 0.015) << name;
   }
 }
 

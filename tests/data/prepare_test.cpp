@@ -303,38 +303,6 @@ TEST(Prepare, NamesCharactersThatAReadTokenizerDoesNotHave) {
   EXPECT_TRUE(contains(ends, "does not have: \\n")) << ends;
 }
 
-TEST(Prepare, TextsAndDocumentsBeginWithWhatThePostProcessorPutsBeforeThem) {
-  const Folder folder;
-  Json json = Json::parse(Folder::contents("tests/golden/data/sentence_tokens.json")).at("kinds").array().front().at("tokenizer");
-  const std::string plain = "hf:" + folder.write("plain.json", json.set("post_processor", nullptr).dump());
-  json.set("post_processor", Json::parse(R"({"type": "TemplateProcessing", "pair": [],
-      "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-      "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}})"));
-  const std::string begun = "hf:" + folder.write("begun.json", json.dump());
-  const auto prepared = [&](const std::string& input, const std::string& tokenizer) {
-    PreparedText(folder, input, tokenizer);
-    Log log;
-    const Corpus corpus = open_corpus(folder.path("out"), {}, log);
-    return std::pair{ids(corpus.train), ids(corpus.val)};
-  };
-  const std::string text = folder.write("text", "a lamp and a lamp and a lamp"), lines = [&] {
-    std::string all;
-    for (int i = 0; i < 4; ++i) all += "{\"text\": \"a lamp\"}\n";
-    return folder.write("lines.jsonl", all);
-  }();
-  for (const std::string& input : {text, lines}) {
-    auto [train, val] = prepared(input, plain);
-    const auto [train_begun, val_begun] = prepared(input, begun);
-    EXPECT_EQ(std::ranges::count(train, 1) + std::ranges::count(val, 1), 0);
-    EXPECT_EQ(train_begun.front(), 1);
-    EXPECT_EQ(val_begun.front(), 1);
-    EXPECT_EQ(std::ranges::count(train_begun, 1) + std::ranges::count(val_begun, 1), input == text ? 2 : 4);
-    std::vector<std::int32_t> rest = train_begun;
-    std::erase(rest, 1);
-    EXPECT_EQ(rest, train);
-  }
-}
-
 TEST(Prepare, NamesAByteOrderMark) {
   const Folder folder;
   const PreparedText marked(folder, folder.write("text", "\xEF\xBB\xBFsome text, \x1B[1mand more\n"));

@@ -13,6 +13,11 @@ void EncodedPart::clear() {
   unknown_.clear();
 }
 
+void EncodedPart::add_text(const Tokenizer& tokenizer, std::string_view text, bool goes_on) {
+  if (!goes_on && !text.empty()) begin_text(tokenizer, true);
+  add(tokenizer, text, true, goes_on);
+}
+
 void EncodedPart::begin_text(const Tokenizer& tokenizer, bool taught) {
   for (const std::int32_t id : tokenizer.begin_of_text()) append(id, taught);
 }

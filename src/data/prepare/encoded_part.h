@@ -19,10 +19,8 @@ namespace lockstep::data {
 class EncodedPart {
  public:
   void clear();
-  /// Appends the tokens that a text begins with.
-  void begin_text(const Tokenizer& tokenizer, bool taught);
-  /// Appends the tokens of `text`; `goes_on`: of the rest of a text.
-  void add(const Tokenizer& tokenizer, std::string_view text, bool taught, bool goes_on);
+  /// Appends the tokens of a text, all taught, behind those that a text begins with; `goes_on`: of the rest of one.
+  void add_text(const Tokenizer& tokenizer, std::string_view text, bool goes_on);
   /// Appends the tokens of a document, between what begins and what ends it: the tokenizer's end of a text, or a line feed where
   /// it has none. That is taught. A conversation's template begins it itself, and may end it. `prompts`: they are taught, too.
   void add(const Tokenizer& tokenizer, const Document& document, bool prompts);
@@ -41,6 +39,8 @@ class EncodedPart {
   void append_to(TokenWriter& writer) const;
 
  private:
+  void add(const Tokenizer& tokenizer, std::string_view text, bool taught, bool goes_on);
+  void begin_text(const Tokenizer& tokenizer, bool taught);
   void add_conversation(const Tokenizer& tokenizer, std::string_view text, std::span<const Taught> taught);
   void end_document(const Tokenizer& tokenizer, bool taught);
   void append(std::int32_t id, bool taught);

@@ -319,12 +319,8 @@ class Preparation {
                                 ? text.size()
                                 : character_offset(text, std::max<std::int64_t>(for_training, 0));
     const bool goes_on = slot.piece.begin > 0;
-    const auto add = [&](EncodedPart& part, std::string_view of, bool rest) {
-      if (!rest && !of.empty()) part.begin_text(*tokenizer_, true);
-      part.add(*tokenizer_, of, true, rest);
-    };
-    add(slot.train, text.substr(0, cut), goes_on);
-    add(slot.val, text.substr(cut), goes_on && for_training < 0);
+    slot.train.add_text(*tokenizer_, text.substr(0, cut), goes_on);
+    slot.val.add_text(*tokenizer_, text.substr(cut), goes_on && for_training < 0);
   }
 
   // Returns whether the text is the one that was scanned.
