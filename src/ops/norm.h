@@ -25,6 +25,7 @@ struct NormBackward {
   bool accumulate = false;
 };
 
+/// layer: LayerNorm. rms: stats' mean is 0. rms_unit_offset: the same with gains of 1 + gain.
 enum class NormForm : std::uint8_t { layer, rms, rms_unit_offset };
 
 class Norm : public Family {
