@@ -111,6 +111,7 @@ PartMap part_map(const ModelConfig& config, const std::vector<layout::Unit>& uni
     } else {
       parts.blocks.push_back({{whole(block, units)}, {whole(block, units)}});
     }
+    parts.blocks.back().post_norm = config.post_norm;
   }
   return parts;
 }

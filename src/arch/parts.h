@@ -41,6 +41,7 @@ struct TiledMatrix {
 struct BlockParts {
   std::vector<layout::Part> attention, mlp;
   std::vector<TiledMatrix> tiled = {};  ///< what of either they do not have, tile by tile
+  bool post_norm = false;               ///< a norm is behind the sub-layers: who runs the block again needs its last matrix
   /// Null: the matrix is whole.
   const TiledMatrix* find(Role role) const;
 };

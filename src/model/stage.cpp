@@ -53,7 +53,8 @@ class LeaseList {
     if (back) layer(block.mlp, Role::down_weight, Role::up_weight, true);
     if (back) return layer(block.attention, Role::attention_out_weight, Role::qkv_weight, true);
     if (kind != Kind::activate_again) layer(block.attention, Role::qkv_weight, Role::attention_out_weight, true);
-    layer(block.mlp, Role::up_weight, Role::down_weight, kind == Kind::forward);
+    const bool down = kind == Kind::forward || (kind == Kind::run_again && block.post_norm);
+    layer(block.mlp, Role::up_weight, Role::down_weight, down);
   }
   std::vector<layout::Part> all() && { return std::move(all_); }
 

@@ -62,6 +62,15 @@ TEST(VerifyCommand, PrintsALineForEachLayoutAndASummary) {
   }
 }
 
+// A norm behind the feed-forward layer reads what its last matrix gives, so that is run again too, tile by tile.
+TEST(VerifyCommand, RunsBlocksWithNormsBehindBranchesAgain) {
+  const Said result =
+      said({"--model", "gemma3", "--steps", "2", "--layouts",
+            "dp=2,gas=2,zero=3,recompute=full,tiles=2x1;dp=2,gas=2,zero=3,recompute=every:3,tiles=2x3;"
+            "dp=2,gas=2,zero=3,recompute=selective,tiles=2x1;dp=2,pp=2:zb-v,gas=2,zero=3,recompute=full,tiles=2x1"});
+  EXPECT_EQ(result.code, 0) << result.text;
+}
+
 TEST(VerifyCommand, WritesJsonAndAPage) {
   const TempFolder folder;
   const std::string page = (folder / "proof.html").string();
