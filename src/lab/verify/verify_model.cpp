@@ -61,9 +61,9 @@ VerifyModel gemma3() {
   model.config.activation = arch::ActivationKind::gelu_tanh;
   model.config.qk_norm = model.config.post_norm = model.config.unit_offset = true;
   model.config.embedding_scale = 7;
-  model.config.attention_scale = 0.25;
-  model.config.attention_softcap = 3;
-  model.config.logit_softcap = 2;
+  model.config.attention_scale = 0.1;
+  model.config.attention_softcap = 1;
+  model.config.logit_softcap = 5;
   model.config.window = 20;
   model.config.global_every = 3;
   model.config.rope.local_theta = 100;
