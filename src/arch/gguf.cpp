@@ -222,7 +222,7 @@ bool says_nothing(const Json& value) {
 
 }  // namespace
 
-float Architecture::added_to(const Name& row) const { return unit_offset && row.gguf.ends_with("norm") ? 1.0F : 0.0F; }
+float Architecture::added_to(const Name& row) const { return gemma && row.gguf.ends_with("norm") ? 1.0F : 0.0F; }
 
 std::optional<TensorName> Architecture::gguf_name(std::string_view huggingface) const {
   for (const Name& row : names) {
@@ -263,7 +263,7 @@ Json pairs_of(const ModelConfig& config, const Json& json) {
                     config.rope.skip_every == 0 ? "none" : fmt::format("every {}.", config.rope.skip_every)),
         "write a Hugging Face folder: leave .gguf out of its name");
   }
-  if (architecture.is_gemma()) check_gemma(architecture, config, json);
+  if (architecture.gemma) check_gemma(architecture, config, json);
   Json pairs(Json::Object{{std::string(architecture_key), architecture.name}});
   for (const Key& key : architecture.keys) {
     const Json* value = json.find(key.config);
@@ -274,7 +274,7 @@ Json pairs_of(const ModelConfig& config, const Json& json) {
   for (const auto& [key, value] : json.object()) {
     const bool known = std::ranges::find(architecture.keys, key, &Key::config) != architecture.keys.end() ||
                        std::ranges::find(other_keys, key) != other_keys.end() ||
-                       (architecture.is_gemma() && std::ranges::find(gemma_only_keys, key) != gemma_only_keys.end());
+                       (architecture.gemma && std::ranges::find(gemma_only_keys, key) != gemma_only_keys.end());
     if (known || says_nothing(value)) continue;
     throw UserError(
         fmt::format("GGUF's architecture \"{}\" cannot say \"{}\": {}", architecture.name, key, value.dump().substr(0, 80)),
@@ -314,7 +314,7 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
            "take the model from its Hugging Face folder");
   }
   if (!problems.empty()) throw UserError(std::move(problems));
-  if (architecture.is_gemma()) set_divisor(architecture, config);
+  if (architecture.gemma) set_divisor(architecture, config);
   config.set("vocab_size", tensors.vocabulary);
   config.set("tie_word_embeddings", !tensors.head);
   if (tensors.biases && architecture.name == "llama") config.set("attention_bias", true).set("mlp_bias", true);

@@ -42,13 +42,12 @@ struct Architecture {
   std::string_view name;        ///< of general.architecture
   std::span<const Name> names;
   std::span<const Key> keys;
-  bool paired = false;       ///< rows that are turned stand in pairs
-  bool unit_offset = false;  ///< gains are stored as they multiply: 1 + what config.json's model has
+  bool paired = false;  ///< rows that are turned stand in pairs
+  bool gemma = false;   ///< gains are stored as they multiply, 1 + what config.json's model has; much goes without saying
 
   /// "model.layers.3.self_attn.q_proj.weight" as "blk.3.attn_q.weight", and back; nothing for a name that is not known.
   std::optional<TensorName> gguf_name(std::string_view huggingface) const;
   std::optional<TensorName> huggingface_name(std::string_view gguf) const;
-  bool is_gemma() const { return unit_offset; }
   /// What a file has more of the row's tensor.
   float added_to(const Name& row) const;
 };

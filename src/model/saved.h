@@ -41,7 +41,7 @@ struct BlockSaved {
   parallel::AttentionSaved attention_saved;
   Tensor middle;  ///< [Ro, C] after the attention sub-layer
   Tensor stats2;  ///< [Ro, 2]
-  /// Where there are norms behind branches: what attention and the feed-forward layer gave them.
+  /// What attention and the feed-forward layer gave to the norms behind them, where there are such norms.
   SavedBranch branch1, branch2;
   // Until the weight gradients are made:
   Tensor attention;       ///< [R, H D]

@@ -19,7 +19,7 @@ class Download {
   /// Says each file as it is there. Throws UserError before anything is fetched where a file is there that differs, or where
   /// the file system has no room; and for what the network does. Throws io::http::Broken where that goes on after some tries.
   void bring(const std::vector<HubFile>& files);
-  /// Of all files so far, those that were there, too.
+  /// How many files bring() was given so far, and their bytes; files that were there already count.
   std::size_t files() const { return files_; }
   std::uint64_t bytes() const { return bytes_; }
 

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/number_text.h"
 #include "base/text/visible.h"
+#include "checkpoint/huggingface/folder.h"
 
 namespace lockstep::app {
 namespace {
@@ -66,11 +67,11 @@ bool has(const std::vector<HubFile>& all, std::string_view name) {
   return std::ranges::find(all, name, [](const HubFile& file) { return std::string_view(file.name); }) != all.end();
 }
 
-constexpr std::string_view single = "model.safetensors", index = "model.safetensors.index.json";
-constexpr std::array<std::string_view, 10> wanted = {"config.json",
-                                                     index,
+using checkpoint::huggingface::index_file, checkpoint::huggingface::weights_file;
+constexpr std::array<std::string_view, 10> wanted = {checkpoint::huggingface::config_file,
+                                                     index_file,
                                                      "generation_config.json",
-                                                     "tokenizer.json",
+                                                     checkpoint::huggingface::tokenizer_file,
                                                      "tokenizer_config.json",
                                                      "special_tokens_map.json",
                                                      "added_tokens.json",
@@ -138,7 +139,7 @@ bool is_part_of_model(std::string_view name) {
   return std::ranges::find(wanted, name) != wanted.end() || name.ends_with(".safetensors") || name.ends_with(".jinja");
 }
 
-bool has_shards(const std::vector<HubFile>& all) { return !has(all, single) && has(all, index); }
+bool has_shards(const std::vector<HubFile>& all) { return !has(all, weights_file) && has(all, index_file); }
 
 std::vector<HubFile> small_files_of(const std::vector<HubFile>& all, const std::string& model) {
   weight_files_of(all, {}, model);
@@ -147,7 +148,7 @@ std::vector<HubFile> small_files_of(const std::vector<HubFile>& all, const std::
                     "name the repository of a model of transformers, not of an adapter or of data");
   std::vector<HubFile> files;
   for (const std::string_view name : wanted) {
-    if (name == index && !has_shards(all)) continue;
+    if (name == index_file && !has_shards(all)) continue;
     std::ranges::copy_if(all, std::back_inserter(files), [&](const HubFile& file) { return file.name == name; });
   }
   const auto is_template = [](std::string_view name) { return name.ends_with(".jinja") && name.find('/') == name.npos; };
@@ -158,19 +159,19 @@ std::vector<HubFile> small_files_of(const std::vector<HubFile>& all, const std::
 
 std::vector<HubFile> weight_files_of(const std::vector<HubFile>& all, const std::vector<std::string>& shards,
                                      const std::string& model) {
-  if (has(all, single)) return files_where(all, [](std::string_view name) { return name == single; });
+  if (has(all, weights_file)) return files_where(all, [](std::string_view name) { return name == weights_file; });
   std::vector<HubFile> found =
       files_where(all, [](std::string_view name) { return name.ends_with(".safetensors") && name.find('/') == name.npos; });
   if (found.empty()) throw_no_weights(all, model);
   if (!has_shards(all)) {
     if (found.size() == 1) return found;
     throw UserError(fmt::format("{}: there are {} .safetensors files ({}), but no {} that says what each holds", model,
-                                found.size(), names_of(found), index),
+                                found.size(), names_of(found), index_file),
                     "name a repository with an index, or a revision that has one");
   }
   for (const std::string& shard : shards) {
     if (!has(found, shard))
-      throw UserError(fmt::format("{}: {} names {}, which is not there", model, index, visible(shard)),
+      throw UserError(fmt::format("{}: {} names {}, which is not there", model, index_file, visible(shard)),
                       "the repository is incomplete: take another --revision");
   }
   std::erase_if(found,

@@ -50,8 +50,7 @@ bool parse(const Arguments& arguments, PullOptions& options) {
   line.note(
       "A pull that was interrupted goes on where it stopped when the command is given again. Each file is NAME.part until all of "
       "it is there and has the checksum of the hub's list. The installed curl does the transfers, with its proxies "
-      "(https_proxy). "
-      "A private or gated model needs a token, in the environment's HF_TOKEN; it goes to the hub alone.");
+      "(https_proxy). A private or gated model needs a token, in the environment's HF_TOKEN; it goes to the hub alone.");
   line.note(
       "examples:\n"
       "  lockstep pull openai-community/gpt2\n"

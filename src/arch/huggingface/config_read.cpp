@@ -83,7 +83,6 @@ struct LlamaKind {
   std::int64_t window = 0;                ///< without "sliding_window"
   std::int64_t pattern = 0;               ///< without "sliding_window_pattern"
   double scores_cap = 0, logits_cap = 0;  ///< without "attn_logit_softcapping", "final_logit_softcapping"
-  bool gemma = false;  ///< gains of 1 + what is trained, GELU by tanh in the gate, embeddings times the root of the width
 };
 constexpr std::array llama_kinds{
     LlamaKind{.family = Family::llama, .biases = LlamaKind::Biases::by_keys},
@@ -92,22 +91,20 @@ constexpr std::array llama_kinds{
     LlamaKind{.family = Family::qwen2, .biases = LlamaKind::Biases::qkv, .windows = LlamaKind::Windows::behind, .window = 4096},
     LlamaKind{.family = Family::qwen3, .head_size = 128, .windows = LlamaKind::Windows::behind, .window = 4096},
     LlamaKind{.family = Family::smollm3, .theta = 2e6, .biases = LlamaKind::Biases::by_keys},
-    LlamaKind{.family = Family::gemma, .head_size = 256, .gemma = true},
+    LlamaKind{.family = Family::gemma, .head_size = 256},
     LlamaKind{.family = Family::gemma2,
               .head_size = 256,
               .windows = LlamaKind::Windows::pattern,
               .window = 4096,
               .pattern = 2,
               .scores_cap = 50,
-              .logits_cap = 30,
-              .gemma = true},
+              .logits_cap = 30},
     LlamaKind{.family = Family::gemma3,
               .theta = 1e6,
               .head_size = 256,
               .windows = LlamaKind::Windows::pattern,
               .window = 4096,
-              .pattern = 6,
-              .gemma = true},
+              .pattern = 6},
 };
 
 /// Which layers see the window alone, from "layer_types" where it is there.
@@ -180,26 +177,27 @@ void read_unturned_layers(Fields& fields, ModelConfig& config) {
 }
 
 void read_gate(Fields& fields, const LlamaKind& kind, ModelConfig& config) {
-  const bool later = kind.family == Family::gemma2 || kind.family == Family::gemma3;
-  const char* key = later ? "hidden_activation" : "hidden_act";
-  const bool both = kind.family == Family::gemma && fields.present("hidden_activation") != nullptr;  // 4.38 to 4.56 read this one
-  const std::string name = fields.text(both ? "hidden_activation" : key, kind.gemma ? "gelu_pytorch_tanh" : "silu");
-  if (both) fields.text(key, "");
+  const bool gemma = is_gemma(kind.family);
+  // Of the first Gemma's two names transformers 4.38 to 4.56 read "hidden_activation" where it is there.
+  const bool both = kind.family == Family::gemma && fields.present("hidden_activation") != nullptr;
+  const char* key = both || has_post_norms(kind.family) ? "hidden_activation" : "hidden_act";
+  const std::string name = fields.text(key, gemma ? "gelu_pytorch_tanh" : "silu");
+  if (both) fields.text("hidden_act", "");
   config.gated = true;
-  read_activation(fields, config, both ? "hidden_activation" : key, name);
+  read_activation(fields, config, key, name);
   // Published files of Gemma say "gelu" and mean the approximation (GemmaConfig.__post_init__).
   if (kind.family == Family::gemma && name == "gelu") config.activation = ActivationKind::gelu_tanh;
-  const ActivationKind computed = kind.gemma ? ActivationKind::gelu_tanh : ActivationKind::silu;
+  const ActivationKind computed = gemma ? ActivationKind::gelu_tanh : ActivationKind::silu;
   if (config.activation != computed)
-    fields.refuse(fmt::format("a gate other than {} (\"{}\")", kind.gemma ? "GELU by tanh" : "silu", key));
+    fields.refuse(fmt::format("a gate other than {} (\"{}\")", gemma ? "GELU by tanh" : "silu", key));
 }
 
 /// What Gemma has beside Llama's parts.
 void read_gemma(Fields& fields, const Json& json, const LlamaKind& kind, ModelConfig& config) {
   config.unit_offset = true;
   config.embedding_scale = std::sqrt(static_cast<double>(config.width));
-  if (kind.family == Family::gemma) return;
-  config.post_norm = true;
+  config.post_norm = has_post_norms(kind.family);
+  if (!config.post_norm) return;
   config.qk_norm = kind.family == Family::gemma3;
   // A null is no cap, and what is missing is the family's.
   const auto cap = [&](const char* key, double usual) {
@@ -238,10 +236,10 @@ ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what
     read_rope(fields, json, config, what);
   }
   read_gate(fields, kind, config);
-  config.tied = fields.flag("tie_word_embeddings", kind.family == Family::smollm3 || kind.gemma);
+  config.tied = fields.flag("tie_word_embeddings", kind.family == Family::smollm3 || is_gemma(kind.family));
   config.qk_norm = kind.family == Family::qwen3;
   config.qkv_bias = kind.biases == LlamaKind::Biases::qkv;
-  if (kind.gemma) read_gemma(fields, json, kind, config);
+  if (is_gemma(kind.family)) read_gemma(fields, json, kind, config);
   read_windows(fields, json, kind, config);
   if (config.window == 0) config.rope.local_theta = 0;
   if (kind.family == Family::smollm3) read_unturned_layers(fields, config);

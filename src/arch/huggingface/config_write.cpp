@@ -54,8 +54,6 @@ void set_biases(Json& json, const ModelConfig& config) {
   json.set("mlp_bias", config.bias);
 }
 
-bool is_gemma(Family family) { return family == Family::gemma || family == Family::gemma2 || family == Family::gemma3; }
-
 /// Each layer as "layer_types" names it.
 Json layer_types(const ModelConfig& config) {
   Json::Array types;
@@ -65,7 +63,7 @@ Json layer_types(const ModelConfig& config) {
   return types;
 }
 
-/// Gemma 3's scores are divided by the root of this number.
+/// Gemma 2 and 3 divide scores by the root of this number.
 std::int64_t score_divisor(const ModelConfig& config) {
   const double scale = config.attention_scale;
   return scale > 0 ? std::llround(1 / (scale * scale)) : config.head_size;
@@ -123,7 +121,7 @@ Json llama_json(const ModelConfig& config, Family family) {
   json.set("num_attention_heads", config.heads);
   json.set("num_key_value_heads", config.kv_heads);
   json.set("head_dim", config.head_size);
-  json.set(is_gemma(family) && family != Family::gemma ? "hidden_activation" : "hidden_act",
+  json.set(has_post_norms(family) ? "hidden_activation" : "hidden_act",
            is_gemma(family) ? "gelu_pytorch_tanh" : activation_name(config.activation));
   json.set("rms_norm_eps", shortest(config.norm_eps));
   json.set("rope_theta", config.rope.theta);
@@ -153,16 +151,16 @@ std::string lacking(const ModelConfig& config, Family family) {
   const bool gemma = is_gemma(family), gemma3 = family == Family::gemma3;
   lacks((config.activation == ActivationKind::gelu_tanh) != gemma, gemma ? "model.activation=swiglu" : "model.activation=geglu");
   lacks(config.qk_norm != (family == Family::qwen3 || gemma3), fmt::format("model.qk_norm={}", config.qk_norm));
-  const bool later = gemma && family != Family::gemma;
-  lacks(config.post_norm != later, fmt::format("model.post_norm={}", config.post_norm));
+  const bool post_norms = has_post_norms(family);
+  lacks(config.post_norm != post_norms, fmt::format("model.post_norm={}", config.post_norm));
   lacks(config.unit_offset != gemma, fmt::format("model.norm_unit_offset={}", config.unit_offset));
   const double length = gemma ? std::sqrt(static_cast<double>(config.width)) : 1;
   lacks(std::fabs(config.embedding_scale - length) > 1e-6 * length,
         fmt::format("model.embedding_scale={}", config.embedding_scale));
   const double scale = 1 / std::sqrt(static_cast<double>(score_divisor(config)));
-  lacks(config.attention_softcap > 0 && !later, "model.attention_softcap");
-  lacks(config.logit_softcap > 0 && !later, "model.logit_softcap");
-  lacks(config.attention_scale > 0 && !(later && std::fabs(config.attention_scale - scale) <= 1e-12),
+  lacks(config.attention_softcap > 0 && !post_norms, "model.attention_softcap");
+  lacks(config.logit_softcap > 0 && !post_norms, "model.logit_softcap");
+  lacks(config.attention_scale > 0 && !(post_norms && std::fabs(config.attention_scale - scale) <= 1e-12),
         fmt::format("model.attention_scale={}", config.attention_scale));
   lacks(has_local_theta(config) && !gemma3, "model.rope_local_theta");
   lacks(gemma3 && config.window > 0 && !has_local_theta(config), "model.rope_local_theta=0");

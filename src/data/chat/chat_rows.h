@@ -22,7 +22,7 @@ enum class RowForm : std::uint8_t {
 
 /// "messages (role, content)".
 std::string_view name_of(RowForm form);
-/// Of an object. The first member of a known name decides: published rows often have several.
+/// The form of a row. Its members are compared in a fixed order, because published rows often fit several forms.
 RowForm form_of(const Json& object);
 /// Whether a row says which of its messages are the completion.
 constexpr bool has_completion(RowForm form) { return form == RowForm::alpaca || form == RowForm::completion; }

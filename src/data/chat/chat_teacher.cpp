@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text/trimmed.h"
 #include "base/text/visible.h"
 #include "base/units.h"
 #include "data/text/scan.h"
@@ -33,12 +34,6 @@ ChatTemplate chosen_template(const ChatRules& rules, const io::Path& folder, con
                       "name a tokenizer with its tokenizer_config.json: --tokenizer hf:FOLDER; or --chat-template chatml");
   }
   return made;
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr const char* space = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(space);
-  return begin == text.npos ? std::string_view() : text.substr(begin, text.find_last_not_of(space) + 1 - begin);
 }
 
 std::string_view text_of_member(const Json& message, std::string_view key) {

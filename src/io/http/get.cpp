@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/number_text.h"
+#include "base/text/trimmed.h"
 #include "base/text/visible.h"
 #include "io/child.h"
 
@@ -23,12 +24,6 @@ std::string lower(std::string_view text) {
   std::string low(text);
   std::ranges::transform(low, low.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   return low;
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view blanks = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(blanks);
-  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(blanks) + 1 - first);
 }
 
 // A line of curl's configuration.

@@ -63,7 +63,7 @@ class HeadReader {
 
 /// "https://host:port" of a URL, in lower case.
 std::string server_of(std::string_view url);
-/// A URL as a person may see it, without what lets in whoever has it: a name and password, and what stands behind a "?".
+/// The URL as messages show it: without a user name, a password and what stands behind a "?", which may be secrets.
 std::string shown_url(std::string_view url);
 
 }  // namespace lockstep::io::http

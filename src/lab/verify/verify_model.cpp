@@ -54,19 +54,16 @@ VerifyModel qwen3() {
 
 /// Norms behind branches, gains of 1 + what is trained, scaled embeddings and scores, caps, two thetas.
 VerifyModel gemma3() {
-  VerifyModel model = llama();
+  VerifyModel model = qwen3();
   model.name = "gemma3";
-  model.config.head_size = 10;
-  model.config.tied = true;
   model.config.activation = arch::ActivationKind::gelu_tanh;
-  model.config.qk_norm = model.config.post_norm = model.config.unit_offset = true;
+  model.config.post_norm = model.config.unit_offset = true;
   model.config.embedding_scale = 7;
   model.config.attention_scale = 0.1;
   model.config.attention_softcap = 1;
   model.config.logit_softcap = 5;
-  model.config.window = 20;
   model.config.global_every = 3;
-  model.config.rope.local_theta = 100;
+  model.config.rope = {.local_theta = 100};
   return model;
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text/trimmed.h"
 #include "layout/pipeline/lives.h"
 #include "layout/pipeline/simulation.h"
 
@@ -19,12 +20,6 @@ namespace {
 using Kind = Action::Kind;
 
 constexpr int most_stages = 4096, most_microbatches = 65536, most_problems = 20;
-
-std::string_view trimmed(std::string_view text) {
-  const std::string_view space = " \t\r";
-  const std::size_t first = text.find_first_not_of(space);
-  return first == std::string_view::npos ? std::string_view() : text.substr(first, text.find_last_not_of(space) - first + 1);
-}
 
 /// Takes the digits at the front of `text`.
 std::optional<int> number(std::string_view& text, int most) {

@@ -15,16 +15,10 @@
 #include "ops/cpu/isa.h"
 #include "ops/cpu/row_calls.h"
 #include "ops/cpu/simd/lanes-inl.h"
+#include "ops/cpu/simd/norm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
-
-/// 16 gains from `gain` on.
-template <class S, class Group>
-HWY_INLINE Sixteen NormGains(const Group& group, const S* gain, bool unit_offset) {
-  const Sixteen stored = group.Load(gain);
-  return unit_offset ? Add(stored, Splat(1)) : stored;
-}
 
 /// One row of n from x, its mean and rstd.
 template <class S>
@@ -36,7 +30,7 @@ HWY_INLINE void NormRow(const NormTensors& t, std::int64_t i, float mean, float 
   ForColumns(t.x.columns(), [&](std::int64_t j, auto group) HWY_ATTR {
     const Sixteen unit = Mul(Sub(group.Load(x + j), means), rstds);
     const Sixteen offset = bias != nullptr ? group.Load(bias + j) : Splat(0);
-    const Sixteen normed = MulAdd(unit, NormGains(group, gain + j, t.unit_offset), offset);
+    const Sixteen normed = MulAdd(unit, NormGains(group, gain + j, t.form), offset);
     group.Store(rest != nullptr ? Add(normed, group.Load(rest + j)) : normed, n + j);
   });
 }
@@ -54,13 +48,14 @@ void NormApply(const NormTensors& t, std::int64_t first, std::int64_t last) {
 }
 
 template <class S>
-HWY_FLATTEN void NormForwardAs(const NormTensors& t, float eps, bool centred, std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void NormForwardAs(const NormTensors& t, float eps, std::int64_t first, std::int64_t last) {
   const std::int64_t columns = t.x.columns();
   const auto count = static_cast<float>(columns);
   for (std::int64_t i = first; i < last; ++i) {
     const S* from = row_of<S>(t.x, i);
     Sixteen sum = Splat(0), squares = Splat(0);
-    if (centred) ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR { sum = Add(sum, group.Load(from + j)); });
+    if (t.form == NormForm::layer)
+      ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR { sum = Add(sum, group.Load(from + j)); });
     const float mean = Sum(sum) / count;
     const Sixteen means = Splat(mean);
     ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
@@ -75,8 +70,8 @@ HWY_FLATTEN void NormForwardAs(const NormTensors& t, float eps, bool centred, st
   }
 }
 
-void NormForward(const NormTensors& t, float eps, bool centred, std::int64_t first, std::int64_t last) {
-  WithStorage(t.x.dtype, [&](auto zero) HWY_ATTR { NormForwardAs<decltype(zero)>(t, eps, centred, first, last); });
+void NormForward(const NormTensors& t, float eps, std::int64_t first, std::int64_t last) {
+  WithStorage(t.x.dtype, [&](auto zero) HWY_ATTR { NormForwardAs<decltype(zero)>(t, eps, first, last); });
 }
 
 /// Rows [first, last), at most a block of 64: dx (and n), and the block's `sums` of d_gain and, behind them, d_bias [columns].
@@ -84,7 +79,7 @@ void NormForward(const NormTensors& t, float eps, bool centred, std::int64_t fir
 template <class S>
 HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, NormForm form, bool stream, std::int64_t first,
                                 std::int64_t last) {
-  const bool centred = form == NormForm::layer, unit_offset = form == NormForm::rms_unit_offset;
+  const bool centred = form == NormForm::layer;
   const std::int64_t columns = call.x.columns();
   const auto count = static_cast<float>(columns);
   float *d_gain = sums, *d_bias = sums + columns;
@@ -100,7 +95,7 @@ HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, NormForm 
     ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
       const Sixteen unit = Mul(Sub(group.Load(from + j), mean), rstd);
       const Sixteen d_n = group.Load(d_from + j);
-      const Sixteen d_unit = Mul(d_n, NormGains(group, gain + j, unit_offset));
+      const Sixteen d_unit = Mul(d_n, NormGains(group, gain + j, form));
       sum = Add(sum, d_unit);
       dot = MulAdd(d_unit, unit, dot);
       group.Store(MulAdd(d_n, unit, group.Load(d_gain + j)), d_gain + j);
@@ -112,7 +107,7 @@ HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, NormForm 
     S* again = row_of<S>(call.n, i);
     ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
       const Sixteen unit = Mul(Sub(group.Load(from + j), mean), rstd);
-      const Sixteen gains = NormGains(group, gain + j, unit_offset);
+      const Sixteen gains = NormGains(group, gain + j, form);
       const Sixteen d_unit = Mul(group.Load(d_from + j), gains);
       const Sixteen d_x = NegMulAdd(unit, mean_dot, Sub(d_unit, mean_sum));
       group.Store(MulAdd(d_x, rstd, rest != nullptr ? group.Load(rest + j) : Splat(0)), to + j, stream);
@@ -165,13 +160,13 @@ class CpuNorm final : public Norm {
   void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps,
                   const Tensor& residual) override {
     context_.deal(x.rows(), rows_per_tile(x.columns()), [&](std::int64_t first, std::int64_t last) {
-      forward_({n, stats, x, gain, bias, residual, unit_offset()}, eps, form_ == NormForm::layer, first, last);
+      forward_({n, stats, x, gain, bias, residual, form_}, eps, first, last);
     });
   }
 
   void do_apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias) override {
     context_.deal(x.rows(), rows_per_tile(x.columns()), [&](std::int64_t first, std::int64_t last) {
-      apply_({n, stats, x, gain, bias, Tensor{}, unit_offset()}, first, last);
+      apply_({n, stats, x, gain, bias, Tensor{}, form_}, first, last);
     });
   }
 
@@ -202,8 +197,6 @@ class CpuNorm final : public Norm {
       row += count;
     } while (row < rows);
   }
-
-  bool unit_offset() const { return form_ == NormForm::rms_unit_offset; }
 
   Context context_;
   NormForm form_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ops/loss.h"
+#include "ops/norm.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops::cpu {
@@ -13,7 +14,7 @@ namespace lockstep::ops::cpu {
 /// Of Norm's forward pass.
 struct NormTensors {
   const Tensor &n, &stats, &x, &gain, &bias, &residual;
-  bool unit_offset;  ///< 1 is added to gains
+  NormForm form;
 };
 
 /// Logits of a part of the vocabulary.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/number_text.h"
+#include "base/text/trimmed.h"
 #include "base/text/utf8.h"
 #include "io/file.h"
 
@@ -60,11 +61,6 @@ constexpr std::array<Name, 33> kNames{{{"out_dir", "log.dir", "out"},
 const Name* find_name(std::string_view theirs) {
   const auto found = std::find_if(kNames.begin(), kNames.end(), [&](const Name& name) { return name.theirs == theirs; });
   return found == kNames.end() ? nullptr : &*found;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
 // Up to a # that stands in no quotes.

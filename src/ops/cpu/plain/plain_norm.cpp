@@ -16,6 +16,7 @@
 #include "ops/cpu/isa.h"
 #include "ops/cpu/plain/norm_pass.h"
 #include "ops/cpu/simd/lanes-inl.h"
+#include "ops/cpu/simd/norm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
@@ -73,13 +74,6 @@ HWY_FLATTEN void NormScale(const NormPass& p, std::int64_t first, std::int64_t l
   });
 }
 
-/// 16 gains from `gain` on.
-template <class S, class Group>
-HWY_INLINE Sixteen PlainNormGains(const NormPass& p, const Group& group, const S* gain) {
-  const Sixteen stored = group.Load(gain);
-  return p.form == NormForm::rms_unit_offset ? Add(stored, Splat(1)) : stored;
-}
-
 /// n = unit * gain + bias + residual.
 template <class S>
 HWY_FLATTEN void NormAffine(const NormPass& p, std::int64_t first, std::int64_t last) {
@@ -90,7 +84,7 @@ HWY_FLATTEN void NormAffine(const NormPass& p, std::int64_t first, std::int64_t 
     S* n = row_of<S>(p.n, i);
     ForColumns(p.columns, [&](std::int64_t j, auto group) HWY_ATTR {
       const Sixteen offset = bias != nullptr ? group.Load(bias + j) : Splat(0);
-      const Sixteen normed = MulAdd(group.Load(unit + j), PlainNormGains(p, group, gain + j), offset);
+      const Sixteen normed = MulAdd(group.Load(unit + j), NormGains(group, gain + j, p.form), offset);
       group.Store(rest != nullptr ? Add(normed, group.Load(rest + j)) : normed, n + j);
     });
   });
@@ -104,7 +98,7 @@ HWY_FLATTEN void NormTimesGain(const NormPass& p, std::int64_t first, std::int64
     const S* dn = row_of<S>(p.dn, i);
     float* d_unit = NormDUnitRow(p, i);
     ForColumns(p.columns, [&](std::int64_t j, auto group)
-                              HWY_ATTR { group.Store(Mul(group.Load(dn + j), PlainNormGains(p, group, gain + j)), d_unit + j); });
+                              HWY_ATTR { group.Store(Mul(group.Load(dn + j), NormGains(group, gain + j, p.form)), d_unit + j); });
   });
 }
 
