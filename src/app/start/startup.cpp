@@ -160,7 +160,9 @@ std::string model_tree(const arch::ModelConfig& m) {
   tree += fmt::format("    (h): ModuleList(\n      (0-{}): {} x Block(\n", m.layers - 1, m.layers);
   tree += fmt::format("        (ln_1): {}\n        (attn): CausalSelfAttention(\n", norm);
   tree += "          " + linear("c_attn", m.width, dims.qkv_width(), m.qkv_bias) + "\n";
-  if (m.qk_norm) tree += fmt::format("          (q_norm), (k_norm): RMSNorm() of heads of {}\n", m.head_size);
+  if (m.qk_norm)
+    tree += fmt::format("          (q_norm), (k_norm): {} of heads of {}\n", m.unit_offset ? "RMSNorm(1 + gain)" : "RMSNorm()",
+                        m.head_size);
   if (m.attention_softcap > 0) tree += fmt::format("          (softcap): {:g}\n", m.attention_softcap);
   if (m.window > 0) {
     tree += fmt::format("          (window): {} keys{}\n", m.window,
