@@ -19,6 +19,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
+#include "checkpoint/huggingface/adapter.h"
 #include "checkpoint/huggingface/export.h"
 #include "checkpoint/huggingface/gguf_export.h"
 #include "checkpoint/huggingface/import.h"
@@ -33,6 +34,7 @@ struct ConvertOptions {
   std::string type = "auto", gguf_type = "auto";
   std::string checkpoint = "best";
   std::int64_t shard_megabytes = 5000, threads = 0;
+  bool merge = false;
 
   bool to_gguf() const { return io::Path(to).extension() == ".gguf"; }
 };
@@ -41,7 +43,8 @@ bool parse(const Arguments& arguments, ConvertOptions& options) {
   CommandLine line("convert",
                    "Turn a Hugging Face model or a GGUF file into a checkpoint, or a checkpoint into a Hugging Face model: which "
                    "of them FROM is decides. Any of them becomes a GGUF file where TO ends in .gguf. GPT-2, Llama and its kin "
-                   "(docs/models.md), in fp32, fp16 and bf16, in one file or several.");
+                   "(docs/models.md), in fp32, fp16 and bf16, in one file or several. A run that trained adapters "
+                   "gives these alone, as a folder that PEFT reads.");
   line.positional("FROM", options.from,
                   "a folder with config.json and safetensors, or a .safetensors file with config.json beside it; a GGUF file; "
                   "or the folder of a run or checkpoint");
@@ -55,6 +58,8 @@ bool parse(const Arguments& arguments, ConvertOptions& options) {
               "are no multiple "
               "of 32 are f16 instead of q8_0");
   line.option("--checkpoint", options.checkpoint, "best|last|STEP", "of a run");
+  line.flag("--merge", options.merge,
+            "add a run's adapters to the matrices that they are beside, in fp32; without it they become a folder for PEFT");
   line.option("--shard-size", options.shard_megabytes, "MB", "weights go to several files of at most so many million bytes");
   line.option("--threads", options.threads, "N", "threads that convert; 0: every core");
   line.note(
@@ -131,16 +136,41 @@ checkpoint::Choice checkpoint_of(const ConvertOptions& options, Log& log) {
   return choice;
 }
 
+/// The model whose adapters a run trained, as far as the run knows: what it started from.
+std::string base_of(const Json& run) {
+  const Json* const config = run.is_object() ? run.find("config") : nullptr;
+  const Json* const train = config != nullptr ? config->find("train") : nullptr;
+  const Json* const from = train != nullptr ? train->find("init_from") : nullptr;
+  return from != nullptr && from->is_string() ? from->string() : "";
+}
+
+void to_adapter(const ConvertOptions& options, const checkpoint::Reader& reader, const arch::ModelConfig& model, double started) {
+  if (options.type != "auto")
+    throw UserError(fmt::format("--dtype {}: adapters are written in fp32", options.type), "leave it out, or take --merge too");
+  const std::string base = base_of(reader.manifest().run);
+  const std::uint64_t bytes = huggingface::export_adapter(reader, options.to, base);
+  fmt::print("converted the adapters of {} to {}: {} parameters, {}, in {}\n", visible(options.from), visible(options.to),
+             format_si(static_cast<double>(arch::count_parameters(model).trained)), format_bytes(bytes),
+             format_seconds(now_seconds() - started));
+  if (!base.empty()) fmt::print("next: {}\n", own_command({"generate", base, "--adapter", options.to}));
+}
+
 void from_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
   const double started = now_seconds();
   demand_place(options.to);
   const checkpoint::Choice choice = checkpoint_of(options, log);
   const checkpoint::Reader reader(choice.folder);
+  arch::ModelConfig model = arch::model_from_json(reader.manifest().model, choice.folder.string());
+  if (options.merge && !model.adapter.used()) {
+    throw UserError(fmt::format("--merge: {} has no adapters", choice.folder.string()),
+                    "leave it out: all of the model is written");
+  }
+  if (model.adapter.used() && !options.merge) return to_adapter(options, reader, model, started);
+  model.adapter = {};
   huggingface::ExportOptions wanted = published_extras(reader.manifest().run);
   wanted.type = type_of(options.type);
   wanted.shard_bytes = static_cast<std::uint64_t>(options.shard_megabytes) * 1'000'000;
   const huggingface::ExportReport written = huggingface::export_model(reader, options.to, wanted, team);
-  const arch::ModelConfig model = arch::model_from_json(reader.manifest().model, choice.folder.string());
   report(options, model, written.bytes,
          fmt::format(" of {} in {} file{}", huggingface::stored_name(written.type), written.files, written.files == 1 ? "" : "s"),
          started);
@@ -171,6 +201,11 @@ void to_gguf(const ConvertOptions& options, Team& team, Log& log) {
     run = reader->manifest().run;
     model = arch::model_from_json(reader->manifest().model, choice.folder.string());
   }
+  if (model.adapter.used() && !options.merge) {
+    throw UserError(fmt::format("{} has adapters, and a GGUF file has a whole model", options.from),
+                    "--merge adds them to the matrices that they are beside");
+  }
+  model.adapter = {};
   const GgufFiles files = gguf_files(run, model, log);
   const huggingface::GgufOptions wanted{.type = type_of(options.gguf_type), .pairs = files.pairs};
   const huggingface::ExportReport written = weights ? huggingface::export_gguf(*weights, options.to, wanted, team)

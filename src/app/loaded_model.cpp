@@ -12,6 +12,7 @@
 #include "arch/parameters.h"
 #include "arch/shard_rules.h"
 #include "checkpoint/find.h"
+#include "checkpoint/huggingface/adapter.h"
 #include "checkpoint/huggingface/weights.h"
 #include "checkpoint/reader.h"
 #include "comm/agreement.h"
@@ -47,6 +48,28 @@ void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType store
   loaded.inference = std::make_unique<train::Inference>(config, type, session.runtime(), *loaded.ops, *loaded.groups);
 }
 
+/// The adapter that is asked for, which becomes the model's; nothing where none is. Collective.
+std::optional<checkpoint::huggingface::AdapterFolder> open_adapter(const ModelOptions& options, arch::ModelConfig& config,
+                                                                   Session& session) {
+  std::optional<checkpoint::huggingface::AdapterFolder> adapter;
+  if (options.adapter.empty()) return adapter;
+  comm::together(session.world(), [&] {
+    if (config.adapter.used()) {
+      throw UserError(fmt::format("--adapter {}: {} has adapters already", options.adapter, options.model),
+                      "merge them first: lockstep convert --merge");
+    }
+    adapter.emplace(options.adapter, config);
+  });
+  config.adapter = adapter->adapter();
+  return adapter;
+}
+
+void load(LoadedModel& loaded, const checkpoint::WeightSource& model,
+          const std::optional<checkpoint::huggingface::AdapterFolder>& adapter, Session& session) {
+  if (!adapter) return loaded.inference->load(model, session.team());
+  loaded.inference->load(checkpoint::huggingface::AdaptedSource(model, &*adapter), session.team());
+}
+
 LoadedModel load_published(const ModelOptions& options, std::int64_t context, Session& session, Log& log) {
   std::optional<checkpoint::huggingface::Weights> weights;
   LoadedModel loaded;
@@ -61,8 +84,9 @@ LoadedModel load_published(const ModelOptions& options, std::int64_t context, Se
   loaded.no_tokenizer = std::move(found.fault);
   arch::ModelConfig config = weights->config();
   config.block_size = std::min(config.block_size, context);
+  const auto adapter = open_adapter(options, config, session);
   make_room(loaded, config, DType::f32, options, session);
-  loaded.inference->load(*weights, session.team());
+  load(loaded, *weights, adapter, session);
   return loaded;
 }
 
@@ -71,6 +95,7 @@ LoadedModel load_published(const ModelOptions& options, std::int64_t context, Se
 void ModelOptions::declare(CommandLine& line, const std::string& shared) {
   line.positional("MODEL", model, "folder of a run, a checkpoint or a Hugging Face model, or a GGUF file", true, {"--model"});
   line.option("--checkpoint", checkpoint, "best|last|STEP", "of a run");
+  line.option("--adapter", adapter, "FOLDER", "read the model with this adapter of PEFT's (LoRA)");
   layout.declare(line,
                  "ranks that have one copy of the model together: tp=N, each a part of every layer; pp=N, each a part of its "
                  "layers; dp=N copies",
@@ -100,8 +125,9 @@ LoadedModel load_model(const ModelOptions& options, std::optional<std::int64_t> 
   const Json* tokenizer = loaded.manifest.run.is_object() ? loaded.manifest.run.find("tokenizer") : nullptr;
   if (tokenizer != nullptr) loaded.tokenizer = data::make_tokenizer(*tokenizer);
   if (tokenizer == nullptr) loaded.no_tokenizer = loaded.folder + " was trained on token ids without a tokenizer";
+  const auto adapter = open_adapter(options, config, session);
   make_room(loaded, config, loaded.manifest.dtype, options, session);
-  loaded.inference->load(*checkpoint::open_together(session.world(), choice.folder), session.team());
+  load(loaded, *checkpoint::open_together(session.world(), choice.folder), adapter, session);
   return loaded;
 }
 

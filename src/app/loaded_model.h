@@ -20,7 +20,7 @@ namespace lockstep::app {
 
 /// What the command line says of the model and of the ranks that read it.
 struct ModelOptions {
-  std::string model, checkpoint = "best", isa = "auto", dtype = "stored";
+  std::string model, checkpoint = "best", adapter, isa = "auto", dtype = "stored";
   std::int64_t threads = 0;
   LayoutOption layout;
 

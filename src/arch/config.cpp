@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "arch/adapter.h"
 #include "base/checked.h"
 #include "base/math/elementary.h"
 
@@ -57,6 +58,11 @@ void check_rope(const ModelConfig& config, std::vector<Problem>& problems) {
 }
 
 }  // namespace
+
+double Adapter::scale() const {
+  const auto r = static_cast<double>(rank);
+  return alpha / (rank_stabilised ? std::sqrt(r) : r);
+}
 
 bool turns(const ModelConfig& config, int layer) {
   const std::int64_t every = config.rope.skip_every;
@@ -134,6 +140,7 @@ std::vector<Problem> check(const ModelConfig& config) {
   if (!(config.dropout >= 0 && config.dropout < 1)) {
     problems.push_back({fmt::format("model.dropout = {}: must be in [0, 1)", config.dropout), "set model.dropout=0 for none"});
   }
+  if (problems.empty()) problems = check_adapter(config);
   return problems;
 }
 
@@ -150,19 +157,22 @@ double init_deviation(const ModelConfig& config) {
 }
 
 layout::ShardedDims whole_dims(const ModelConfig& config) {
-  return {.width = config.width,
-          .heads = config.heads,
-          .kv_heads = config.kv_heads,
-          .head_size = config.head_size,
-          .ffn_width = config.ffn_width,
-          .gated = config.gated,
-          .qk_norm = config.qk_norm,
-          .post_norm = config.post_norm,
-          .caps_logits = config.logit_softcap > 0,
-          .vocabulary = config.vocabulary,
-          .all_heads = config.heads,
-          .heads_per_kv = config.heads / config.kv_heads,
-          .greatest_vocabulary = config.vocabulary};
+  layout::ShardedDims dims = {.width = config.width,
+                              .heads = config.heads,
+                              .kv_heads = config.kv_heads,
+                              .head_size = config.head_size,
+                              .ffn_width = config.ffn_width,
+                              .gated = config.gated,
+                              .qk_norm = config.qk_norm,
+                              .post_norm = config.post_norm,
+                              .caps_logits = config.logit_softcap > 0,
+                              .adapter_rank = config.adapter.rank,
+                              .vocabulary = config.vocabulary,
+                              .all_heads = config.heads,
+                              .heads_per_kv = config.heads / config.kv_heads,
+                              .greatest_vocabulary = config.vocabulary};
+  dims.adapters = std::ssize(adapter_sites(config, dims));
+  return dims;
 }
 
 std::int64_t usual_ffn_width(std::int64_t width, bool gated) { return gated ? round_up(8 * width / 3, 256) : 4 * width; }

@@ -43,6 +43,26 @@ struct Rope {
   friend bool operator==(const Rope&, const Rope&) = default;
 };
 
+/// Matrices of a block beside which an adapter may be.
+enum class AdapterTarget : std::uint8_t { query, key, value, out, gate, up, down, count };
+/// A set of them, a bit each.
+using AdapterTargets = std::uint8_t;
+constexpr AdapterTargets bit_of(AdapterTarget target) { return static_cast<AdapterTargets>(1U << static_cast<unsigned>(target)); }
+inline constexpr AdapterTargets all_targets = (1U << static_cast<unsigned>(AdapterTarget::count)) - 1;
+
+/// Low-rank matrices that are trained in the place of the model's (arch/adapter).
+struct Adapter {
+  std::int64_t rank = 0;         ///< r; 0: there are none, and the model itself is trained
+  double alpha = 16;             ///< what they add is multiplied by alpha / r
+  bool rank_stabilised = false;  ///< by alpha / sqrt(r) (Kalajdzievski 2023)
+  AdapterTargets targets = all_targets;
+
+  bool used() const { return rank > 0; }
+  bool on(AdapterTarget target) const { return (targets & bit_of(target)) != 0; }
+  double scale() const;
+  friend bool operator==(const Adapter&, const Adapter&) = default;
+};
+
 struct ModelConfig {
   std::int64_t layers = 12;
   std::int64_t heads = 12;
@@ -72,6 +92,7 @@ struct ModelConfig {
   bool tied = true;               ///< the head uses the token table
   float dropout = 0;
   float norm_eps = 1e-5F;
+  Adapter adapter = {};
   std::string family = {};  ///< as which it is published where its parts do not say ("phi3"); empty: they do
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
 #include <string>
+
+#include "arch/adapter.h"
 
 namespace lockstep::arch {
 namespace {
@@ -77,6 +80,26 @@ Rope rope_from_json(const Json& json, std::string_view what) {
   return rope;
 }
 
+Json adapter_to_json(const Adapter& adapter) {
+  return Json::Object{{"rank", adapter.rank},
+                      {"alpha", adapter.alpha},
+                      {"rank_stabilised", adapter.rank_stabilised},
+                      {"targets", words_of(adapter.targets)}};
+}
+
+Adapter adapter_from_json(const Json& json, std::string_view what) {
+  const std::string& words = json.at("targets").string();
+  const std::optional<AdapterTargets> targets = adapter_targets(words);
+  if (!targets) {
+    throw UserError(fmt::format("{}: \"targets\" of the adapter is \"{}\", which this version does not know", what, words),
+                    "use a version of lockstep that has it");
+  }
+  return {.rank = json.at("rank").integer(),
+          .alpha = json.at("alpha").number(),
+          .rank_stabilised = json.at("rank_stabilised").boolean(),
+          .targets = *targets};
+}
+
 }  // namespace
 
 Json to_json(const ModelConfig& config) {
@@ -110,6 +133,7 @@ Json to_json(const ModelConfig& config) {
   json.set("tied", config.tied);
   json.set("dropout", static_cast<double>(config.dropout));
   json.set("norm_eps", static_cast<double>(config.norm_eps));
+  if (config.adapter.used()) json.set("adapter", adapter_to_json(config.adapter));
   if (!config.family.empty()) json.set("family", config.family);
   return json;
 }
@@ -144,6 +168,7 @@ ModelConfig model_from_json(const Json& json, std::string_view what) {
   config.tied = json.at("tied").boolean();
   config.dropout = static_cast<float>(json.at("dropout").number());
   config.norm_eps = static_cast<float>(json.at("norm_eps").number());
+  if (const Json* adapter = json.find("adapter")) config.adapter = adapter_from_json(*adapter, what);
   if (const Json* family = json.find("family")) config.family = family->string();
   if (const std::vector<Problem> problems = check(config); !problems.empty()) throw UserError(problems);
   return config;

@@ -10,7 +10,9 @@ double training_flops_per_token(const ModelConfig& config, std::int64_t position
   for (std::int64_t layer = 0; layer < config.layers; ++layer) keys += seen_keys(config, layer, positions);
   const double attention = 12.0 * static_cast<double>(config.heads * config.head_size) * static_cast<double>(keys);
   const ParameterCounts counts = count_parameters(config);
-  return 6.0 * static_cast<double>(counts.without_positions - counts.looked_up) + attention;
+  const std::int64_t multiplied = counts.without_positions - counts.looked_up;
+  const std::int64_t as_they_are = config.adapter.used() ? multiplied - counts.trained : 0;
+  return 6.0 * static_cast<double>(multiplied) - 2.0 * static_cast<double>(as_they_are) + attention;
 }
 
 layout::PartCosts part_flops_per_token(const ModelConfig& config, std::int64_t positions) {
@@ -28,7 +30,7 @@ double repeated_flops_per_token(const ModelConfig& config, std::int64_t position
     case layout::Recompute::Kind::selective:
       return layers * 2 * static_cast<double>(config.width * config.ffn_width * (config.gated ? 2 : 1));
     case layout::Recompute::Kind::full:
-      return layers * part_flops_per_token(config, positions).block / 3;
+      return layers * part_flops_per_token(config, positions).block / (config.adapter.used() ? 2 : 3);
   }
   return 0;
 }

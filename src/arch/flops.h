@@ -12,7 +12,7 @@ namespace lockstep::arch {
 
 /// FLOPs a token of training, forward and backward, by the formula of nanoGPT and PaLM (Chowdhery et al. 2022, appendix B):
 /// 6 N + 12 L H Q T with N = parameters that a token is multiplied with: all but tables that are only looked up. Attention is
-/// counted whole, not its causal half.
+/// counted whole, not its causal half. What adapters leave as it is has no gradient: 4 N.
 double training_flops_per_token(const ModelConfig& config, std::int64_t positions);
 
 /// FLOPs a token that are computed again in the backward pass: a block's forward pass, a third of its training's, or the product

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arch/adapter.h"
 #include "arch/shard_rules.h"
 
 namespace lockstep::arch {
@@ -90,6 +91,9 @@ std::vector<UnitSpec> unit_table(const ModelConfig& config, DecayRule decay) {
   table.norm(head, "transformer.ln_f", Role::final_gain, Role::final_bias);
   if (!config.tied) table.matrix(head, "lm_head.weight", Role::head_weight, config.vocabulary, config.width);
   units.push_back(std::move(head));
+  if (!config.adapter.used()) return units;
+  for (UnitSpec& unit : units) unit.trained = false;
+  for (std::int64_t i = 0; i < config.layers; ++i) units.push_back(adapter_unit(config, decay, i));
   return units;
 }
 
@@ -100,6 +104,7 @@ std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, layout::T
     infos.reserve(spec.parameters.size());
     for (const ParameterSpec& parameter : spec.parameters) infos.push_back(parameter.info);
     units.push_back(layout::make_unit(spec.name, std::move(infos), tensor));
+    units.back().trained = spec.trained;
   }
   return units;
 }
@@ -111,6 +116,7 @@ UnitMap unit_map(const ModelConfig& config) {
   if (config.tied) map.tied = UnitIndex{next++};
   for (std::int64_t i = 0; i < config.layers; ++i) map.blocks.push_back(UnitIndex{next++});
   map.head = UnitIndex{next++};
+  for (std::int64_t i = 0; config.adapter.used() && i < config.layers; ++i) map.adapters.push_back(UnitIndex{next++});
   map.count = next;
   map.embedding_reads = {map.embedding};
   map.head_reads = {map.head};
@@ -135,6 +141,7 @@ TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& ma
 }
 
 std::vector<UnitIndex> backward_order(const UnitMap& map) {
+  if (!map.trains_all()) return {map.adapters.rbegin(), map.adapters.rend()};
   std::vector<UnitIndex> order{map.head};
   if (map.tied.value >= 0) order.push_back(map.tied);
   order.insert(order.end(), map.blocks.rbegin(), map.blocks.rend());
@@ -142,28 +149,35 @@ std::vector<UnitIndex> backward_order(const UnitMap& map) {
   return order;
 }
 
+namespace {
+
+/// Whether passes through `chunks` go back through what the unit has, its rows of tokens aside.
+bool is_used_going_back(const UnitMap& map, const std::vector<layout::Chunk>& chunks, UnitIndex unit) {
+  const auto place = [&](const std::vector<UnitIndex>& units) { return std::ranges::find(units, unit) - units.begin(); };
+  return std::ranges::any_of(chunks, [&](const layout::Chunk& chunk) {
+    if (unit == map.embedding) return chunk.embedding;
+    if (unit == map.head || unit == map.tied) return chunk.head;
+    const std::int64_t adapter = place(map.adapters), block = adapter < std::ssize(map.adapters) ? adapter : place(map.blocks);
+    return block >= chunk.blocks.first && block < chunk.blocks.end();
+  });
+}
+
+}  // namespace
+
 std::vector<UnitIndex> backward_order(const UnitMap& map, const std::vector<layout::Chunk>& chunks) {
-  const auto is_read = [&](UnitIndex unit) {
-    return std::ranges::any_of(chunks, [&](const layout::Chunk& chunk) {
-      if (unit == map.embedding) return chunk.embedding;
-      if (unit == map.head || unit == map.tied) return chunk.head;
-      const auto block = std::ranges::find(map.blocks, unit) - map.blocks.begin();
-      return block >= chunk.blocks.first && block < chunk.blocks.end();
-    });
-  };
   std::vector<UnitIndex> order = backward_order(map);
-  std::erase_if(order, [&](UnitIndex unit) { return !is_read(unit); });
+  std::erase_if(order, [&](UnitIndex unit) { return !is_used_going_back(map, chunks, unit); });
   return order;
 }
 
 std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, const UnitMap& map,
                                    const std::vector<layout::Chunk>& chunks, layout::TensorRank tensor) {
   const bool embeds = std::ranges::any_of(chunks, &layout::Chunk::embedding);
-  std::vector<UnitIndex> held = backward_order(map, chunks);
-  if (embeds) held.insert(held.end(), map.embedding_reads.begin(), map.embedding_reads.end());
   std::vector<UnitSpec> mine = table;
   for (std::size_t u = 0; u < mine.size(); ++u) {
-    if (std::ranges::find(held, UnitIndex{static_cast<int>(u)}) == held.end()) mine[u].parameters.clear();
+    const UnitIndex unit{static_cast<int>(u)};
+    const bool embedded = embeds && std::ranges::find(map.embedding_reads, unit) != map.embedding_reads.end();
+    if (!embedded && !is_used_going_back(map, chunks, unit)) mine[u].parameters.clear();
   }
   std::vector<layout::Unit> units = units_of(mine, tensor);
   if (map.tied.value >= 0) units[static_cast<std::size_t>(map.tied.value)].owned = embeds;
@@ -176,8 +190,10 @@ ParameterCounts count_parameters(const ModelConfig& config, DecayRule decay) {
     for (const ParameterSpec& parameter : unit.parameters) {
       const std::int64_t size = parameter.info.shape.elements();
       counts.total += size;
+      if (unit.trained) counts.trained += size;
       if (parameter.info.role != static_cast<int>(Role::position_table)) counts.without_positions += size;
       if (parameter.info.role == static_cast<int>(Role::token_table) && !config.tied) counts.looked_up += size;
+      if (!unit.trained) continue;
       (parameter.info.decay ? counts.decayed : counts.other) += size;
       ++(parameter.info.decay ? counts.decayed_tensors : counts.other_tensors);
     }

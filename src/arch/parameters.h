@@ -38,6 +38,21 @@ enum class Role : std::uint8_t {
   final_gain,
   final_bias,
   head_weight,
+  // Of adapters (arch/adapter): A [r, in-features] and B [out-features, r].
+  query_a,  ///< of q, k and v together where these are one matrix
+  query_b,
+  key_a,
+  key_b,
+  value_a,
+  value_b,
+  out_a,
+  out_b,
+  gate_a,
+  gate_b,
+  up_a,  ///< of the gate too where both are one matrix
+  up_b,
+  down_a,
+  down_b,
   count
 };
 
@@ -55,12 +70,14 @@ struct ParameterSpec {
 struct UnitSpec {
   std::string name;
   std::vector<ParameterSpec> parameters;
+  bool trained = true;  ///< false: beside adapters it stays as it is
 };
 
 /// Which parameters decay: those with two or more dimensions (nanoGPT's rule), or all (rasbt).
 enum class DecayRule : std::uint8_t { matrices, all };
 
-/// All units of a model in the order of the forward pass: embedding, the tied matrix when there is one, blocks, head.
+/// All units of a model in the order of the forward pass: embedding, the tied matrix when there is one, blocks, head; behind them
+/// the adapters of each block, where there are any.
 std::vector<UnitSpec> unit_table(const ModelConfig& config, DecayRule decay = DecayRule::matrices);
 /// What a rank holds of them, placed: what stores are built from.
 std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, layout::TensorRank tensor = {});
@@ -70,11 +87,15 @@ struct UnitMap {
   UnitIndex embedding;  ///< learned positions, and tokens unless tied; may have nothing
   UnitIndex tied{-1};   ///< the token table when the head shares it; -1 otherwise
   std::vector<UnitIndex> blocks;
+  std::vector<UnitIndex> adapters;         ///< of each block; empty: there are none, and all units are trained
   UnitIndex head;                          ///< final norm, and the head's weight unless tied
   std::vector<UnitIndex> embedding_reads;  ///< units that turn tokens into rows: the embedding, and a tied matrix
   std::vector<UnitIndex> head_reads;       ///< units that turn rows into logits: the head, and a tied matrix
   Role projection = Role::head_weight;     ///< of the matrix in them that multiplies the final norm's output
   int count = 0;
+  bool trains_all() const { return adapters.empty(); }
+  /// What of a block is trained: it, or its adapters.
+  UnitIndex trained(std::size_t block) const { return trains_all() ? blocks[block] : adapters[block]; }
 };
 UnitMap unit_map(const ModelConfig& config);
 
@@ -88,7 +109,8 @@ struct TokenTable {
 };
 TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& map);
 
-/// Units in the order in which a micro-batch is done with their gradients: head, tied matrix, blocks from the last, embedding.
+/// Units in the order in which a micro-batch is done with their gradients: head, tied matrix, blocks from the last, embedding; or
+/// adapters from the last block's.
 std::vector<UnitIndex> backward_order(const UnitMap& map);
 /// Of them, those that passes through `chunks` of the model, one rank's, give gradients to. A tied matrix gets its rows apart,
 /// from the embedding, and is with the head here.
@@ -103,6 +125,7 @@ std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, const Uni
 struct ParameterCounts {
   std::int64_t total = 0;              ///< every element
   std::int64_t without_positions = 0;  ///< nanoGPT's count: the learned positions left out
+  std::int64_t trained = 0;            ///< of all; not all where there are adapters
   std::int64_t looked_up = 0;          ///< of them, the token table of a model whose head has a matrix of its own
   std::int64_t decayed_tensors = 0, decayed = 0;
   std::int64_t other_tensors = 0, other = 0;

@@ -112,6 +112,9 @@ PartMap part_map(const ModelConfig& config, const std::vector<layout::Unit>& uni
       parts.blocks.push_back({{whole(block, units)}, {whole(block, units)}});
     }
     parts.blocks.back().post_norm = config.post_norm;
+    if (map.trains_all()) continue;
+    const layout::Part adapters = whole(map.adapters[parts.blocks.size() - 1], units);
+    for (std::vector<layout::Part>* of : {&parts.blocks.back().attention, &parts.blocks.back().mlp}) of->push_back(adapters);
   }
   return parts;
 }
@@ -130,10 +133,16 @@ PartMap parts_of(PartMap parts, const std::vector<layout::Chunk>& chunks) {
 
 std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map) {
   LeaseClass blocks{.units = map.blocks, .sequence = true}, ends{.units = {map.embedding, map.head}}, tied{.units = {map.tied}};
-  LeaseClass tiles{.units = map.blocks, .sequence = true, .tiles = true};
+  LeaseClass tiles{.units = map.blocks, .sequence = true, .tiles = true}, adapters{.units = map.adapters, .sequence = true};
   for (const BlockParts& block : parts.blocks) {
-    add(blocks, block.attention);
-    if (block.mlp != block.attention) add(blocks, block.mlp);
+    std::vector<layout::Part> attention = block.attention, mlp = block.mlp;
+    for (std::vector<layout::Part>* of : {&attention, &mlp}) {
+      if (map.trains_all() || of->empty()) continue;
+      if (of == &attention) add(adapters, {of->back()});
+      of->pop_back();
+    }
+    add(blocks, attention);
+    if (mlp != attention) add(blocks, mlp);
     for (const TiledMatrix& matrix : block.tiled) {
       for (const Tile& tile : matrix.tiles) add(tiles, {tile.part});
     }
@@ -148,6 +157,7 @@ std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map) 
   }
   std::vector<LeaseClass> all{std::move(blocks), std::move(ends)};
   if (tiles.parts > 0) all.push_back(std::move(tiles));
+  if (adapters.parts > 0) all.push_back(std::move(adapters));
   if (tied.parts > 0) all.push_back(std::move(tied));
   return all;
 }

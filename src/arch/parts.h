@@ -37,7 +37,8 @@ struct TiledMatrix {
   const Tile& backward(std::size_t i) const { return tiles[i % down() * across + i / down()]; }
 };
 
-/// What the sub-layers of a block read as long as they work; the same, all of the block's unit, where they share a lease.
+/// What the sub-layers of a block read as long as they work; the same, all of the block's unit, where they share a lease. Its
+/// adapters come last, all of them.
 struct BlockParts {
   std::vector<layout::Part> attention, mlp;
   std::vector<TiledMatrix> tiled = {};  ///< what of either they do not have, tile by tile
@@ -73,8 +74,8 @@ struct LeaseClass {
   bool strided = false;         ///< some have not all elements of their rows
   std::int64_t contiguous = 0;  ///< elements of the largest of the others
 };
-/// Blocks, their tiles, a tied matrix, and the embedding with the head, which are never leased at the same time; places are
-/// counted for what `parts` has.
+/// Blocks, their tiles, their adapters, a tied matrix, and the embedding with the head, which are never leased at the same time;
+/// places are counted for what `parts` has.
 std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map);
 
 }  // namespace lockstep::arch

@@ -1,5 +1,9 @@
 #include "arch/shard_rules.h"
 
+#include <algorithm>
+
+#include "arch/adapter.h"
+
 namespace lockstep::arch {
 namespace {
 
@@ -13,6 +17,14 @@ ShardGroup kv_heads(const ModelConfig& config) {
 ShardGroup features(const ModelConfig& config) { return {.pieces = config.ffn_width}; }
 ShardGroup tokens(const ModelConfig& config) { return {.pieces = config.vocabulary}; }
 
+/// The adapter that has B in this role.
+AdapterSite adapter_of(const ModelConfig& config, Role b) {
+  const std::vector<AdapterSite> sites = adapter_sites(config, whole_dims(config));
+  const auto found = std::ranges::find(sites, b, &AdapterSite::b);
+  ensure(found != sites.end(), "the model has the adapter");
+  return *found;
+}
+
 }  // namespace
 
 layout::ShardRule shard_rule(const ModelConfig& config, Role role) {
@@ -23,6 +35,29 @@ layout::ShardRule shard_rule(const ModelConfig& config, Role role) {
     case Role::qkv_weight:
     case Role::qkv_bias:
       return {0, {query_heads(config), kv_heads(config), kv_heads(config)}};
+    case Role::query_b:
+      if (adapter_of(config, role).name == "q") return {0, {query_heads(config)}};
+      return shard_rule(config, Role::qkv_weight);
+    case Role::key_b:
+    case Role::value_b:
+      return {0, {kv_heads(config)}};
+    case Role::gate_b:
+      return {0, {features(config)}};
+    case Role::up_b:
+      if (adapter_of(config, role).name == "up") return {0, {features(config)}};
+      return shard_rule(config, Role::up_weight);
+    case Role::out_a:
+      return shard_rule(config, Role::attention_out_weight);
+    case Role::down_a:
+      return shard_rule(config, Role::down_weight);
+    // Each rank makes its part of their gradients: of its features that come out, or of those that go in.
+    case Role::query_a:
+    case Role::key_a:
+    case Role::value_a:
+    case Role::gate_a:
+    case Role::up_a:
+    case Role::out_b:
+    case Role::down_b:
     case Role::query_gain:
     case Role::key_gain:
       return {.axis = -1, .groups = {}, .partial = true};
@@ -79,7 +114,8 @@ layout::PlanLimits plan_limits(const ModelConfig& config, std::int64_t positions
           .positions = positions,
           .in_features = std::min({config.width, dims.attention_width(), dims.ffn_width}),
           .out_features = std::min({config.width, dims.qkv_width(), dims.up_width()}),
-          .kv_heads = config.kv_heads};
+          .kv_heads = config.kv_heads,
+          .adapters = config.adapter.used()};
 }
 
 }  // namespace lockstep::arch

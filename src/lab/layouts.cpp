@@ -287,7 +287,8 @@ Layout data_parallel(int ranks) {
 std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limits, int ranks, const LayoutDefaults& defaults) {
   std::vector<Problem> problems = layout::check(layout.plan, limits, ranks, WordGrammar());
   if (layout.servers > 0)
-    std::ranges::move(layout::check_served(layout::wish_of(layout.plan), WordGrammar()), std::back_inserter(problems));
+    std::ranges::move(layout::check_served(layout::wish_of(layout.plan), WordGrammar(), limits.adapters),
+                      std::back_inserter(problems));
   for (Problem& problem : problems) problem.message = fmt::format("layout {}: {}", name_of(layout, defaults), problem.message);
   return problems;
 }

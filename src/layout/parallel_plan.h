@@ -117,6 +117,7 @@ struct PlanLimits {
   std::int64_t layers = 1, heads = 1, ffn_width = 1, vocabulary = 1, positions = 1;
   std::int64_t in_features = 1, out_features = 1;  ///< the fewest of a block's linear layers
   std::int64_t kv_heads = 0;                       ///< 0: as many as heads
+  bool adapters = false;                           ///< these alone are trained
 };
 
 /// Everything that is wrong with the plan for `ranks` ranks, each with a remedy, in the words of `say`; empty when nothing is.

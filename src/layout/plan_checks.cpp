@@ -54,6 +54,7 @@ class PlanChecks {
     offloads();
     recompute();
     tiles();
+    adapters();
     return std::move(problems_);
   }
 
@@ -249,6 +250,17 @@ class PlanChecks {
     };
     fits(tiles.in, limits_.in_features, "in-features");
     fits(tiles.out, limits_.out_features, "out-features");
+  }
+
+  void adapters() {
+    if (!limits_.adapters) return;
+    const auto refuse_field = [&](Field field, const std::string& value, std::string_view why, const std::string& remedy) {
+      refuse(fmt::format("{}: {}", say_.has(field, value), why), say_.set(field, remedy) + ", or adapter.rank=0");
+    };
+    if (plan_.canonical)
+      refuse_field(Field::canonical, "true", "adapters are not summed by the ranges that make sums canonical", "false");
+    if (plan_.tiles.cut())
+      refuse_field(Field::tiles, to_string(plan_.tiles), "a matrix with an adapter beside it is not cut", "1x1");
   }
 
   const ParallelPlan& plan_;

@@ -215,7 +215,7 @@ const PlanGrammar& settings_grammar() {
   return grammar;
 }
 
-std::vector<Problem> check_served(const PlanWish& wish, const PlanGrammar& say) {
+std::vector<Problem> check_served(const PlanWish& wish, const PlanGrammar& say, bool adapters) {
   constexpr auto reasons = std::to_array<std::pair<PlanField, std::string_view>>(
       {{PlanField::tp, "parameter servers serve workers that have whole layers"},
        {PlanField::sequence, "workers of parameter servers have whole sequences"},
@@ -229,6 +229,10 @@ std::vector<Problem> check_served(const PlanWish& wish, const PlanGrammar& say) 
   PlanWish usual;
   usual.memory.zero = 0;
   std::vector<Problem> problems;
+  if (adapters) {
+    problems.push_back({"adapter.rank: parameter servers have the optimizer's state of all weights, not of adapters alone",
+                        fmt::format("{}, or adapter.rank=0", say.unserved())});
+  }
   for (const auto& [field, why] : reasons) {
     const auto text = [&row = row_of(field)](const PlanWish& of) {
       const Json value = row.value.get(of);

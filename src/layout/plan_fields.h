@@ -99,7 +99,7 @@ class PlanGrammar {
 /// Of a run's settings.
 const PlanGrammar& settings_grammar();
 
-/// What keeps the ranks of a plan from being workers of parameter servers, and why.
-std::vector<Problem> check_served(const PlanWish& wish, const PlanGrammar& say);
+/// What keeps the ranks of a plan from being workers of parameter servers, and why. `adapters`: these alone are trained.
+std::vector<Problem> check_served(const PlanWish& wish, const PlanGrammar& say, bool adapters);
 
 }  // namespace lockstep::layout

@@ -7,16 +7,18 @@
 namespace lockstep::layout {
 
 struct ShardedDims {
-  std::int64_t width = 0;       ///< C, of the residual stream
-  std::int64_t heads = 0;       ///< H
-  std::int64_t kv_heads = 0;    ///< K
-  std::int64_t head_size = 0;   ///< D
-  std::int64_t ffn_width = 0;   ///< F
-  bool gated = false;           ///< the feed-forward layer has a gate beside what goes up
-  bool qk_norm = false;         ///< queries and keys are normalised head by head
-  bool post_norm = false;       ///< what attention and the feed-forward layer give is normalised
-  bool caps_logits = false;     ///< logits go through a hyperbolic tangent
-  std::int64_t vocabulary = 0;  ///< V: tokens, those of the rank's part where the vocabulary is divided
+  std::int64_t width = 0;         ///< C, of the residual stream
+  std::int64_t heads = 0;         ///< H
+  std::int64_t kv_heads = 0;      ///< K
+  std::int64_t head_size = 0;     ///< D
+  std::int64_t ffn_width = 0;     ///< F
+  bool gated = false;             ///< the feed-forward layer has a gate beside what goes up
+  bool qk_norm = false;           ///< queries and keys are normalised head by head
+  bool post_norm = false;         ///< what attention and the feed-forward layer give is normalised
+  bool caps_logits = false;       ///< logits go through a hyperbolic tangent
+  std::int64_t adapters = 0;      ///< low-rank products beside those of a block's matrices
+  std::int64_t adapter_rank = 0;  ///< r, of all of them
+  std::int64_t vocabulary = 0;    ///< V: tokens, those of the rank's part where the vocabulary is divided
 
   std::int64_t all_heads = 0;      ///< of the model
   std::int64_t first_head = 0;     ///< of the model's

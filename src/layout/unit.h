@@ -31,6 +31,7 @@ struct Unit {
   std::vector<PlacedParameter> parameters;
   std::int64_t decayed = 0;   ///< elements [0, decayed) decay, the rest does not
   std::int64_t elements = 0;  ///< a multiple of `cut`
+  bool trained = true;        ///< false: it has no gradient, no slots and no copy in another type; it stays as it is
   bool owned = true;          ///< of the pipeline ranks that have it, this one counts it (a norm, a file)
 };
 

@@ -3,7 +3,9 @@
 // What every part of a model is given: kernels, stores, boundaries, and which tokens it works on.
 
 #include <span>
+#include <vector>
 
+#include "arch/adapter.h"
 #include "arch/config.h"
 #include "arch/parts.h"
 #include "layout/parallel_plan.h"
@@ -30,6 +32,7 @@ struct Context {
   const Mirror& angles;    ///< of rotary positions (model/attention/rotation), empty for learned ones
   std::uint64_t seed = 0;  ///< of dropout
   arch::LeaseRule leases = {};
+  std::vector<arch::AdapterSite> adapters = {};  ///< of each block
   /// The ranges that something is summed by; null: it is summed at once.
   const ops::SumGrid* grid(ops::SumGrid Sums::* of) const { return (sums.*of).ranges.empty() ? nullptr : &(sums.*of); }
 };

@@ -106,20 +106,21 @@ void Head::judge_parts(const Tensor& logits, const Objective& chunk) {
 void Head::learn(const Tensor& inside, const Tensor& partial, const Objective& objective, const Tensor& projection,
                  const Gradients& gradients) {
   const Tensor& gradient = gradients.set[projection_];
-  if (sums_.samples.divided()) context_.ops.elementwise().zero(gradient);
-  const auto place = [&](int number) { return judged(sums_.head_place(gradient, number)); };
+  if (gradient && sums_.samples.divided()) context_.ops.elementwise().zero(gradient);
+  const auto place = [&](int number) { return gradient ? judged(sums_.head_place(gradient, number)) : Tensor{}; };
   for (int range = 0; range < sums_.sample_ranges(); ++range) {
     const ops::IndexRun rows = sums_.range_rows(range, inside.rows());
     const Tensor to = place(place_in_tree(range)), loss = objective.loss.flat(range, 1);
-    if (rows.count == 0) context_.ops.elementwise().zero(to);
+    if (to && rows.count == 0) context_.ops.elementwise().zero(to);
     for (std::int64_t first = rows.first; first < rows.end(); first += memory_.logits.rows()) {
       const std::int64_t count = std::min(memory_.logits.rows(), rows.end() - first);
       const Tensor normed = inside.slice_rows(first, count);
       const Tensor logits = judge(normed, projection, {objective.targets.flat(first, count), loss, objective.scale});
       context_.ops.linear().backward_input(partial.slice_rows(first, count), logits, projection,
                                            {.grid = context_.grid(&Sums::vocabulary)});
-      gradients.sink.push({normed, logits, to, {}, first > rows.first || gradients.set.accumulate});
+      if (to) gradients.sink.push({normed, logits, to, {}, first > rows.first || gradients.set.accumulate});
     }
+    if (!to) continue;
     merge_behind(range, [&](int below, int above) { context_.ops.elementwise().add(place(below), place(above)); });
   }
 }

@@ -16,8 +16,8 @@ namespace lockstep::model {
 
 inline constexpr std::size_t most_units_of_a_part = 2;
 
-/// A sub-layer without its two matrices: its norm, and the bias of each.
-inline constexpr std::size_t most_leases_of_a_part = 3;
+/// A sub-layer without its two matrices: its norm, and the bias of each; and the block's adapters.
+inline constexpr std::size_t most_leases_of_a_part = 4;
 
 /// Leases on `parts`, in their order, for as long as this lives; their tensors in one set.
 class LeasedWeights {

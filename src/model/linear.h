@@ -1,12 +1,14 @@
 #pragma once
 
 // Products of a sub-layer with one of its matrices, which is whole, or leased tile by tile (layout/tiles): then a product is made
-// in parts, whose sums stay f32 until the last one finishes them, with the bits of the whole matrix.
+// in parts, whose sums stay f32 until the last one finishes them, with the bits of the whole matrix. Where the matrix has
+// adapters (arch/adapter) their sums, f32, are what the product goes on with.
 
 #include <span>
 
 #include "model/context.h"
 #include "model/leases.h"
+#include "model/saved.h"
 
 namespace lockstep::model {
 
@@ -18,13 +20,23 @@ struct Projection {
   std::int64_t first_row = 0;  ///< of y, among those of all projections of a call that share features
 };
 
-/// Makes each feature's projections, in their order. A projection's epilogue may read what an earlier one made. `sums`: room for
-/// f32 [rows, BlockSizes::tile_sums], empty where nothing needs it.
-void project(const Context& context, const LayerWeights& w, arch::Role weight, std::span<const Projection> projections,
-             const Tensor& sums);
+/// A matrix, and what its gradient is made of: x [r, in-features] and dy [r, out-features].
+struct WeightWork {
+  arch::Role weight;
+  Tensor bias, x, dy;
+};
 
-/// dx [r, in-features] = epilogue(dy [r, out-features] w).
+/// Makes each feature's projections, in their order. A projection's epilogue may read what an earlier one made.
+void project(const Context& context, const LayerWeights& w, arch::Role weight, std::span<const Projection> projections,
+             const Scratch& scratch);
+
+/// dx [r, in-features] = epilogue(dy [r, out-features] w). The gradients of what adapters have between A and B stay in `scratch`.
 void project_back(const Context& context, const LayerWeights& w, arch::Role weight, const Tensor& dx, const Tensor& dy,
-                  const Tensor& sums, const ops::InputEpilogue& epilogue = {});
+                  const Scratch& scratch, const ops::InputEpilogue& epilogue = {});
+
+/// Pushes the gradients of the matrix and its bias (or an empty tensor), for y = x w^T + b, and those of its adapters, of which
+/// project_back() has left its part in `scratch`. What is not trained is left out.
+void push(const Context& context, const LayerWeights& w, const Gradients& gradients, const WeightWork& work,
+          const Scratch& scratch);
 
 }  // namespace lockstep::model

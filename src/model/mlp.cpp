@@ -37,7 +37,7 @@ void Mlp::project_up(const Tensor& gate, const Tensor& y, const Tensor& normed, 
   // The gate's product goes first; the other one multiplies while its result is in cache.
   const std::array both{Projection{{0, width}, gate, normed, {.bias = bias ? bias.flat(0, width) : Tensor{}}},
                         Projection{{up_row(), width}, y, normed, epilogue}};
-  project(context_, w, Role::up_weight, std::span(both).subspan(gate ? 0 : 1), scratch.tile_sums);
+  project(context_, w, Role::up_weight, std::span(both).subspan(gate ? 0 : 1), scratch);
 }
 
 void Mlp::forward(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const {
@@ -71,13 +71,13 @@ void Mlp::backward(const Pass& pass, const LayerWeights& w, const Gradients& gra
   // What went into the activation (or under the gate) is not needed again: what came out takes its place.
   const Halves kept = split(top(saved.pre_activation)), d_kept = split(d_hidden);
   const Tensor activated = kept.up;
-  project_back(context_, w, Role::down_weight, d_kept.up, d_branch, scratch.tile_sums,
+  project_back(context_, w, Role::down_weight, d_kept.up, d_branch, scratch,
                {.pre_activation = kept.up,
                 .activation = activation_of(context_),
                 .activated = activated,
                 .gate = kept.gate,
                 .d_gate = d_kept.gate});
-  sub_layer_.push_out(gradients, activated, d_branch);
+  sub_layer_.push_out(w, gradients, activated, d_branch, scratch);
   const Tensor x = saved.middle.slice_rows(0, d.rows()), stats = saved.stats2.slice_rows(0, d.rows());
   sub_layer_.enter_backward(pass, w, gradients, {x, stats, d_hidden, d}, scratch);
 }

@@ -25,6 +25,21 @@ class Matrices {
   DType type_;
 };
 
+/// What lies between the matrices of a block's adapters, and its gradient.
+void declare_adapters(Arena& arena, Tensor& out, const BlockSizes& sizes) {
+  const std::int64_t places = 2 * sizes.dims.adapters;
+  if (places > 0) arena.declare(out, "adapters", Shape{places * sizes.rows.inside, sizes.dims.adapter_rank}, sizes.type);
+}
+
+/// The widest sums that adapters leave beside a product's result: f32 is summed where it is wanted, unless that is the residual
+/// stream.
+std::int64_t adapter_sums(const BlockSizes& sizes) {
+  const layout::ShardedDims& dims = sizes.dims;
+  if (dims.adapters == 0) return 0;
+  if (sizes.type == DType::f32) return dims.width;
+  return std::max({dims.width, dims.qkv_width(), dims.up_width()});
+}
+
 }  // namespace
 
 Rows rows_of(const parallel::Boundaries& boundaries, const parallel::TokenGrid& tokens) {
@@ -72,6 +87,7 @@ void declare(Arena& arena, BlockDeferred& deferred, const BlockSizes& sizes, con
   inside.matrix(deferred.mlp_normed, "normed2", dims.width);
   inside.matrix(deferred.mlp_d, "d_mlp_out", dims.width);
   inside.spread(deferred.d_hidden, "d_hidden", dims.up_width());
+  declare_adapters(arena, deferred.adapters, sizes);
   if (again.attention) inside.matrix(deferred.attention, "attention", dims.attention_width());
   if (again.pre_activation) inside.spread(deferred.pre_activation, "pre_activation", dims.up_width());
 }
@@ -91,7 +107,10 @@ void declare(Arena& arena, Scratch& scratch, const BlockSizes& sizes, const Scra
       if (needs.input_backward) inside.matrix(scratch.d_inside, "d_inside", dims.width);
     }
   }
-  if (tile_sums > 0) inside.statistics(scratch.tile_sums, "sums of tiles", tile_sums);
+  const std::int64_t sums = std::max(tile_sums, adapter_sums(sizes));
+  if (sums > 0) inside.statistics(scratch.tile_sums, "sums of tiles", sums);
+  declare_adapters(arena, scratch.adapters, sizes);
+  scratch.adapter_places = std::max<std::int64_t>(1, 2 * dims.adapters);
   const Arena::Mark shared = arena.mark();
   inside.spread(scratch.activated, "activated", dims.ffn_width);
   if (needs.weight_backward) {
@@ -116,6 +135,7 @@ BackwardScratch::BackwardScratch(const Scratch& scratch, const BlockDeferred& de
   };
   keep(attention, deferred.attention_normed, deferred.attention_d);
   keep(mlp, deferred.mlp_normed, deferred.mlp_d);
+  attention.adapters = mlp.adapters = deferred.adapters;
   attention.d_qkv = deferred.d_qkv;
   mlp.d_hidden = deferred.d_hidden;
 }

@@ -68,6 +68,7 @@ struct BlockDeferred {
   Tensor attention_d, mlp_d;            ///< [R, C] gradients of what the sub-layers' last products made
   Tensor d_qkv;                         ///< [R, (H + 2K) D]
   Tensor d_hidden;                      ///< [R, U]
+  Tensor adapters;                      ///< as in Scratch
   Tensor attention, pre_activation;     ///< as in BlockSaved, where the backward pass makes them again
 };
 /// `again`: of attention and pre_activation, which of them are made again.
@@ -86,7 +87,10 @@ struct Scratch {
   Tensor partial;                  ///< [R, C] f32: sums over a part of the features
   Tensor sums;                     ///< [Ro, C] f32: over all of them; where rows are not split they take the place of `partial`
   Tensor normed_inside, d_inside;  ///< [R, C] rows of all ranks, where rows are split
-  Tensor tile_sums;                ///< [R, BlockSizes::tile_sums] f32: what is summed from tile to tile of a matrix
+  Tensor tile_sums;  ///< [R, BlockSizes::tile_sums] f32: what is summed from tile to tile of a matrix, or of its adapters
+  /// [2 R a, r]: what a block's `a` adapters have between A and B, and its gradient, one after the other.
+  Tensor adapters;
+  std::int64_t adapter_places = 1;  ///< 2 a
   /// The gradient of the branch is needed when the residual stream's has changed: it is copied into `branch`.
   bool keeps_branch = false;
 };

@@ -9,7 +9,11 @@ namespace {
 using PassKind = layout::Pass;
 using RecomputeKind = layout::Recompute::Kind;
 
-constexpr std::size_t matrices_of_a_block = 4;
+/// Weight gradients of a block, at most.
+std::size_t works_of_a_block(const Context& context) {
+  constexpr std::size_t matrices = 4, of_an_adapter = 2;
+  return matrices + of_an_adapter * context.adapters.size();
+}
 
 /// Blocks [first_of(end), end) of a chunk are run again together.
 std::size_t first_of(std::size_t end, const layout::Recompute& recompute) {
@@ -125,7 +129,7 @@ Stage::Stage(const Context& context, parallel::GradientStore& gradients, ModelMe
     blocks_.emplace_back(context, static_cast<int>(chunk_.blocks.first + i));
   }
   for (std::vector<WeightQueue>& queues : queues_) {
-    for (std::size_t i = 0; i < blocks_.size(); ++i) queues.emplace_back(matrices_of_a_block);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) queues.emplace_back(works_of_a_block(context));
   }
 }
 
@@ -187,12 +191,17 @@ void Stage::forward(const Pass& pass, Microbatch microbatch, const Tensor& input
 
 void Stage::loss(const Pass& pass, Microbatch microbatch, const Tensor& x, const Objective& objective, const Tensor& d) {
   const LeasedWeights w(context_.parameters, parts_.head, PassKind::forward);
+  if (!map_.trains_all()) {
+    const GradientSet none;
+    return head_.loss_and_gradient(pass, x, objective, w.weights(), {none, context_.sums}, d);
+  }
   OpenGradients gradient(gradients_, context_.parameters.units(), map_.head_reads, microbatch);
   head_.loss_and_gradient(pass, x, objective, w.weights(), {gradient.set(), context_.sums}, d);
   gradient.close();
 }
 
 void Stage::embedding_backward(const Pass& pass, Microbatch microbatch, const Tensor& tokens, const Tensor& d) {
+  if (!map_.trains_all()) return;
   OpenGradients gradient(gradients_, context_.parameters.units(), map_.embedding, microbatch);
   embedding_.backward(pass, gradient.set(), gradients_.open_rows(microbatch), tokens, d, scratch_, microbatch.value);
   gradient.close();

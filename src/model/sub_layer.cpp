@@ -47,11 +47,11 @@ void SubLayer::leave(const Pass& pass, const LayerWeights& w, const Tensor& out,
   if (is_local()) {
     const std::array whole{
         Projection{features, branch, inner, {.bias = bias, .residual = residual, .grid = context_.grid(parts_.out_grid)}}};
-    project(context_, w, parts_.out_weight, whole, scratch.tile_sums);
+    project(context_, w, parts_.out_weight, whole, scratch);
   } else {
     const Tensor partial = scratch.partial.slice_rows(0, pass.rows()), sums = this->sums(pass, partial, scratch);
     const std::array whole{Projection{features, partial, inner, {.grid = context_.grid(parts_.out_grid)}}};
-    project(context_, w, parts_.out_weight, whole, scratch.tile_sums);
+    project(context_, w, parts_.out_weight, whole, scratch);
     boundary_.reduce(sums, partial, pass.grid()).wait();
     context_.ops.elementwise().finish_sums(branch, sums, bias, residual);
   }
@@ -95,8 +95,10 @@ Tensor SubLayer::leave_backward(const Pass& pass, const LayerWeights& w, const G
   return is_local() ? branch : gathered(pass, branch, scratch.d_inside);
 }
 
-void SubLayer::push_out(const Gradients& gradients, const Tensor& inner, const Tensor& d_out) const {
-  gradients.push(parts_.out_weight, sums_bias_inside() ? gradients.set[parts_.out_bias] : Tensor{}, inner, d_out);
+void SubLayer::push_out(const LayerWeights& w, const Gradients& gradients, const Tensor& inner, const Tensor& d_out,
+                        const Scratch& scratch) const {
+  const Tensor bias = sums_bias_inside() ? gradients.set[parts_.out_bias] : Tensor{};
+  push(context_, w, gradients, {parts_.out_weight, bias, inner, d_out}, scratch);
 }
 
 void SubLayer::enter_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const EnterBackward& call,
@@ -118,16 +120,16 @@ void SubLayer::enter_backward(const Pass& pass, const LayerWeights& w, const Gra
   if (is_local()) {
     norm.dn = scratch.d_normed.slice_rows(0, x.rows());
     norm.n = normed;
-    project_back(context_, w, parts_.in_weight, norm.dn, d_in, scratch.tile_sums, {.grid = context_.grid(parts_.in_grid)});
+    project_back(context_, w, parts_.in_weight, norm.dn, d_in, scratch, {.grid = context_.grid(parts_.in_grid)});
     context_.sums.norm_backward(norm_, boundary_, pass, norm);
-    gradients.push(parts_.in_weight, in_bias, normed, d_in);
+    push(context_, w, gradients, {parts_.in_weight, in_bias, normed, d_in}, scratch);
     return;
   }
   const Tensor partial = scratch.partial.slice_rows(0, pass.rows()), sums = this->sums(pass, partial, scratch);
-  project_back(context_, w, parts_.in_weight, partial, d_in, scratch.tile_sums, {.grid = context_.grid(parts_.in_grid)});
+  project_back(context_, w, parts_.in_weight, partial, d_in, scratch, {.grid = context_.grid(parts_.in_grid)});
   comm::Request reduction = boundary_.reduce(sums, partial, pass.grid());
   norm_.apply(normed, stats, x, norm.gain, norm.bias);
-  gradients.push(parts_.in_weight, in_bias, gathered(pass, normed, scratch.normed_inside), d_in);
+  push(context_, w, gradients, {parts_.in_weight, in_bias, gathered(pass, normed, scratch.normed_inside), d_in}, scratch);
   reduction.wait();
   norm.dn = rounded(context_, sums, scratch.d_normed);
   context_.sums.norm_backward(norm_, boundary_, pass, norm);

@@ -50,8 +50,9 @@ class SubLayer {
   /// The gradient of w2's product [R, C] for d [Ro, C], that of `out`. `kept`: what leave() kept.
   Tensor leave_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const Tensor& d,
                         const SavedBranch& kept, const Scratch& scratch) const;
-  /// Pushes w2's gradient, for what leave_backward() gave.
-  void push_out(const Gradients& gradients, const Tensor& inner, const Tensor& d_out) const;
+  /// Pushes w2's gradient, for what leave_backward() gave and project_back() went through.
+  void push_out(const LayerWeights& w, const Gradients& gradients, const Tensor& inner, const Tensor& d_out,
+                const Scratch& scratch) const;
   /// From the gradient of w1's product to that of x. w1's gradient is pushed while sums are carried out.
   void enter_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const EnterBackward& call,
                       const Scratch& scratch) const;

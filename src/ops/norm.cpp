@@ -44,7 +44,8 @@ void Norm::backward(const NormBackward& call) {
   check_matrix(call.dn, rows, columns, "dn", type);
   check_optional_matrix(call.n, rows, columns, "n", type);
   check_optional_matrix(call.residual, rows, columns, "residual", type);
-  check_dense(call.d_gain, columns, "d_gain");
+  check_optional_dense(call.d_gain, columns, "d_gain");
+  demand(call.d_gain || !call.d_bias, "d_bias", "it comes with d_gain");
   check_optional_dense(call.d_bias, columns, "d_bias");
   check_device(
       {&call.dx, &call.n, &call.d_gain, &call.d_bias, &call.dn, &call.x, &call.stats, &call.gain, &call.bias, &call.residual});

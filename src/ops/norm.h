@@ -17,7 +17,7 @@ namespace lockstep::ops {
 struct NormBackward {
   Tensor dx;              ///< [B, C] = residual + the gradient of the norm for dn; may be dn
   Tensor n;               ///< [B, C] or empty: gets n again, for weight gradients
-  Tensor d_gain, d_bias;  ///< [C] f32, (+)= by `accumulate`; d_bias may be empty
+  Tensor d_gain, d_bias;  ///< [C] f32, (+)= by `accumulate`; d_bias may be empty, and so may both
   Tensor dn;              ///< [B, C]
   Tensor x, stats;        ///< what forward() had and kept
   Tensor gain, bias;

@@ -38,9 +38,9 @@ ParameterMemory::ParameterMemory(std::vector<layout::Unit> all, const WeightStor
 
 ParameterStore::Shard ParameterMemory::shard(UnitIndex unit, const Tensor& published, std::int64_t first) const {
   ParameterStore::Shard shard{.master = {}, .published = published, .first = first};
-  if (!masters.empty()) {
+  if (!masters.empty() && units[static_cast<std::size_t>(unit.value)].trained) {
     (halves() ? shard.low : shard.master) = masters[static_cast<std::size_t>(unit.value)];
-  } else if (storage.owned() == storage.type) {
+  } else if (storage.owned() == storage.type || !units[static_cast<std::size_t>(unit.value)].trained) {
     shard.master = published;
   }
   return shard;
@@ -75,6 +75,7 @@ void ParameterMemory::declare(Arena& weights_at, Arena& masters_at, Spill* elsew
     for (Mirror& slot : kind.brought) Spill::declare(weights_at, slot, "brought", bytes);
   }
   for (std::size_t i = 0; i < masters.size(); ++i) {
+    if (!units[i].trained) continue;
     const Arena::InLayer in(masters_at, units[i].name);
     masters_at.declare(masters[i], halves() ? "lower halves of master weights" : "master weights",
                        Shape{cut.held(units[i]).count}, halves() ? DType::u16 : storage.owned());

@@ -56,7 +56,7 @@ struct ParameterMemory {
   std::vector<int> numbers;     ///< by unit, in it
   GatherMemory gathers;         ///< where weights are cut, or lie elsewhere
   /// By unit, of what is updated here, in f32, or their lower halves, u16; empty: the weights are their own, or masters lie
-  /// elsewhere (parallel/offload).
+  /// elsewhere (parallel/offload). Units that are not trained have none.
   std::vector<Tensor> masters;
 
   /// Master copies are kept in halves: those of `masters`, and of what the model reads what is updated here.

@@ -71,9 +71,11 @@ class ParameterStore {
     Tensor low = {};  ///< u16: the other half of a master copy that is kept in halves
   };
   virtual Shard shard(UnitIndex unit) = 0;
-  /// The shards were updated: every other copy is stale.
-  virtual void updated() = 0;
-  /// Leases of `unit` carry `matrix` from now on, until updated(). When it lies in the unit's own memory, the shard has it
+  /// What was changed of the shards.
+  enum class Changed : std::uint8_t { all, trained };
+  /// The shards of all units, or of those that are trained, were updated: every other copy of them is stale.
+  virtual void updated(Changed what = Changed::all) = 0;
+  /// Leases of `unit` carry `matrix` from now on, until it is updated. When it lies in the unit's own memory, the shard has it
   /// packed. Of a unit that this rank keeps whole.
   virtual void add_packed(UnitIndex unit, const PackedMatrix& matrix) = 0;
 

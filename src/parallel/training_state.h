@@ -20,7 +20,7 @@ namespace lockstep::parallel {
 struct StateRange {
   UnitIndex unit;
   layout::Range range;                 ///< of the unit's elements
-  Tensor master = {};                  ///< what is updated: a copy in f32, or the weights themselves
+  Tensor master = {};                  ///< what is updated: a copy in f32, or the weights themselves, as where nothing is trained
   Tensor published = {};               ///< what the model reads; the same memory as `master` where there is no copy
   Tensor low = {};                     ///< u16, where `master` is empty: with `published` its halves (ops::Elementwise::join)
   Tensor gradient = {};                ///< f32, reduced; of the last step
@@ -48,7 +48,7 @@ class TrainingState {
   virtual int ranges_of_unit() const { return 1; }
   /// Which of the even shares of each unit, one for each of the ranks with the same parameters, rank `rank` of them answers for.
   virtual int share_of(int rank) const { return rank; }
-  /// The type of masters.
+  /// The type of masters; of units that are not trained, that of the published weights.
   virtual DType type() const = 0;
   /// Of slots.
   virtual DType slot_type() const { return type(); }
@@ -64,7 +64,8 @@ class TrainingState {
     bool changes = false;  ///< of weights, published ones and slots that were asked for
     bool halves = false;   ///< a master copy that is kept in halves may come as these
   };
-  /// Calls body(const StateRange&) for every range of this rank, in the order of units and within a unit of elements.
+  /// Calls body(const StateRange&) for every range of this rank, in the order of units and within a unit of elements. Visits with
+  /// gradients come to the units that are trained alone; the others have no slots.
   template <class Body>
   void for_each(const Use& use, Body&& body) {
     auto told = [&](const StateRange& range) {

@@ -71,7 +71,8 @@ model::Context Engine::context_of(parallel::Boundary& boundary, parallel::Contex
           .sums = sums,
           .angles = memory_.angles,
           .seed = config_.seed,
-          .leases = arch::lease_rule(config_.plan, config_.weights.type)};
+          .leases = arch::lease_rule(config_.plan, config_.weights.type),
+          .adapters = arch::adapter_sites(config_.model, memory_.part.dims)};
 }
 
 Ledger Engine::commit() {

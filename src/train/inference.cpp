@@ -59,7 +59,8 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
                .attention = *attention_,
                .sums = sums_,
                .angles = angles_,
-               .leases = arch::lease_rule(groups.plan(), type)},
+               .leases = arch::lease_rule(groups.plan(), type),
+               .adapters = arch::adapter_sites(model, arch::sharded_dims(model, tensor_of(groups)))},
       runtime_(runtime),
       pinned_arena_("from files", MemoryKind::workspace),
       pieces_(ops.stream(), piece_buffer_) {

@@ -41,14 +41,14 @@ void fill_slots(checkpoint::RangeReader& reader, Engine& engine, comm::Communica
 /// One kind of values of all parameters, whole, in host memory: each rank brings what it answers for.
 class WholeTensors {
  public:
-  WholeTensors(const std::vector<layout::Unit>& model, DType type) {
-    for (const checkpoint::LogicalTensor& tensor : checkpoint::tensors_of(model, type, weight_suffixes())) {
+  explicit WholeTensors(const std::vector<checkpoint::LogicalTensor>& tensors) {
+    for (const checkpoint::LogicalTensor& tensor : tensors) {
       Tensor whole;
-      const auto bytes = static_cast<std::int64_t>(size_of(type)) * tensor.shape.elements();
+      const auto bytes = static_cast<std::int64_t>(size_of(tensor.dtype)) * tensor.shape.elements();
       memory_.push_back(host_memory().allocate(static_cast<std::size_t>(round_up(bytes, 4))));  // zeros
       whole.data = memory_.back().data();
       whole.shape = tensor.shape;
-      whole.dtype = type;
+      whole.dtype = tensor.dtype;
       places_.emplace(tensor.name, tensors_.size());
       tensors_.push_back({tensor.name, whole});
     }
@@ -71,6 +71,11 @@ class WholeTensors {
   }
   /// In the order of the model's table.
   const checkpoint::NamedTensors& all() const { return tensors_; }
+  /// Null: there is none.
+  const Tensor* find(const std::string& name) const {
+    const auto place = places_.find(name);
+    return place == places_.end() ? nullptr : &tensors_[place->second].tensor;
+  }
 
  private:
   static void put(const Tensor& whole, const std::vector<checkpoint::HeldRange>& ranges) {
@@ -114,8 +119,7 @@ void demand_same_optimizer(const checkpoint::Reader& reader, const EngineConfig&
 void demand_exact_moments(const checkpoint::Reader& reader, Engine& engine) {
   const parallel::TrainingState& state = engine.state();
   if (state.slot_type() == DType::f32) return;
-  for (const checkpoint::LogicalTensor& slot :
-       checkpoint::tensors_of(units_of_model(engine.config()), DType::bf16, slot_suffixes(state))) {
+  for (const checkpoint::LogicalTensor& slot : trained_tensors(engine.config(), DType::bf16, slot_suffixes(state))) {
     const checkpoint::StoredTensor* const stored = reader.find(slot.name);
     if (stored == nullptr || stored->tensor.dtype != DType::f32) continue;
     throw UserError(
@@ -133,8 +137,7 @@ RunState state_of(const checkpoint::Manifest& manifest) {
 
 void load_weights(const checkpoint::WeightSource& source, Engine& engine, comm::Communicator& ranks, Team& team) {
   parallel::TrainingState& state = engine.state();
-  fill_weights(*source.read_model(checkpoint::tensors_of(units_of_model(engine.config()), state.type(), weight_suffixes())),
-               engine, ranks, team);
+  fill_weights(*source.read_model(weight_tensors(engine.config())), engine, ranks, team);
   if (!reads_all(engine, ranks)) state.gather();
   engine.weights_changed();
 }
@@ -150,10 +153,8 @@ void load_run(const checkpoint::Reader& reader, Engine& engine, comm::Communicat
   demand_same_optimizer(reader, engine.config());
   parallel::TrainingState& state = engine.state();
   demand_exact_moments(reader, engine);
-  fill_weights(*reader.read_model(checkpoint::tensors_of(units_of_model(engine.config()), state.type(), weight_suffixes())),
-               engine, ranks, team);
-  fill_slots(*reader.read(checkpoint::tensors_of(units_of_model(engine.config()), state.slot_type(), slot_suffixes(state))),
-             engine, ranks, team);
+  fill_weights(*reader.read_model(weight_tensors(engine.config())), engine, ranks, team);
+  fill_slots(*reader.read(trained_tensors(engine.config(), state.slot_type(), slot_suffixes(state))), engine, ranks, team);
   if (!reads_all(engine, ranks)) state.gather();
   state.set_updates(reader.manifest().updates);
   engine.weights_changed();
@@ -164,12 +165,12 @@ void dump_step(const io::Path& file, Engine& engine, std::span<const data::Batch
   std::vector<std::int32_t> tokens = joined(batches, &data::Batch::tokens, ranks);
   std::vector<std::int32_t> targets = joined(batches, &data::Batch::targets, ranks);
   parallel::TrainingState& state = engine.state();
-  const std::vector<layout::Unit> model = units_of_model(engine.config());
-  WholeTensors gradients(model, DType::f32), masters(model, state.type());
-  state.for_each({.gradients = true}, [&](const parallel::StateRange& range) {
-    gradients.take(state, range, range.gradient, engine.pieces());
-    masters.take(state, range, range.master, engine.pieces());
-  });
+  const std::string no_suffix;
+  WholeTensors gradients(trained_tensors(engine.config(), DType::f32, std::span(&no_suffix, 1))),
+      masters(weight_tensors(engine.config()));
+  state.for_each({.weights = false, .gradients = true},
+                 [&](const parallel::StateRange& range) { gradients.take(state, range, range.gradient, engine.pieces()); });
+  state.for_each({}, [&](const parallel::StateRange& range) { masters.take(state, range, range.master, engine.pieces()); });
   for (WholeTensors* tensors : {&gradients, &masters}) tensors->complete(engine.groups().all().host());
   if (!engine.groups().lead()) return;
   const std::int64_t positions = engine.config().positions;
@@ -177,9 +178,9 @@ void dump_step(const io::Path& file, Engine& engine, std::span<const data::Batch
   checkpoint::NamedTensors all{{"tokens", view(std::span(tokens), shape)},
                                {"targets", view(std::span(targets), shape)},
                                {"loss", view(std::span(&loss, 1), Shape{1})}};
-  for (std::size_t i = 0; i < gradients.all().size(); ++i) {
-    all.push_back({"gradient." + gradients.all()[i].name, gradients.all()[i].tensor});
-    all.push_back({"weight." + masters.all()[i].name, masters.all()[i].tensor});
+  for (const auto& [name, weight] : masters.all()) {
+    if (const Tensor* gradient = gradients.find(name)) all.push_back({"gradient." + name, *gradient});
+    all.push_back({"weight." + name, weight});
   }
   checkpoint::write_tensors(file, all);
 }

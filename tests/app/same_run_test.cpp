@@ -54,7 +54,7 @@ Json another_value(const Key& key, const Json& value) {
       if (!same_type && (!value.is_string() || word != value.string())) return word;
     }
     if (!key.rule.words.empty()) return value;  // a key of one word cannot change
-    for (const char* text : {"another", "epochs:2", "4GiB", "2,2", "full", "1x2"}) {
+    for (const char* text : {"another", "epochs:2", "4GiB", "2,2", "full", "1x2", "q,v"}) {
       if (key.rule.readable == nullptr || key.rule.readable(text)) return text;
     }
   }

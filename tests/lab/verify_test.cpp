@@ -52,6 +52,7 @@ TEST(Verify, LayoutsKeepTheirPromise) {
 TEST(Verify, CanonicalLayoutsHaveTheBitsOfOneRank) {
   for (const DType type : {DType::f32, DType::bf16}) {
     for (const std::string& name : verify_model_names()) {
+      if (name == "lora") continue;  // which canonical layouts refuse
       for (const LayoutReport& report :
            reports_of(small_model(name, type), {"dp=2,canonical", "dp=4,gas=1,zero=3,canonical", "tp=2,sequence,canonical"})) {
         EXPECT_TRUE(report.wrong.empty()) << report.layout << ": " << report.wrong.front();
@@ -332,10 +333,10 @@ TEST(Verify, ARankThatDrawsOtherStartValuesIsNamed) {
       parallel::Lease lease(const layout::Access& access) override { return store_->lease(access); }
       void begin(const std::vector<layout::Access>& order) override { store_->begin(order); }
       Shard shard(UnitIndex unit) override { return store_->shard(unit); }
-      void updated() override {
+      void updated(Changed what) override {
         const UnitIndex last{static_cast<int>(units().size()) - 1};
         if (!std::exchange(done_, true)) elements<float>(store_->shard(last).master).front() = 7;
-        store_->updated();
+        store_->updated(what);
       }
       void add_packed(UnitIndex unit, const parallel::PackedMatrix& matrix) override { store_->add_packed(unit, matrix); }
 

@@ -18,6 +18,7 @@ struct Case {
   std::int64_t head_size;
   DType type;
   std::vector<std::int64_t> lengths;  ///< of a sample's documents
+  double scale = 0;
 };
 
 constexpr std::int64_t heads = 4, kv_heads = 2;
@@ -54,15 +55,15 @@ void expect_near(const Outputs& a, const Outputs& b, double tolerance) {
 }
 
 std::vector<Case> cases() {
-  return {{10, DType::f32, {3, 1, 1, 7}},
-          {20, DType::f32, {64, 64, 30}},
-          {1, DType::f32, {100, 3, 140}},
-          {16, DType::f32, {5, 200, 1, 90, 4}},
-          {20, DType::bf16, {63, 66, 129}}};
+  return {{10, DType::f32, {3, 1, 1, 7}},       {20, DType::f32, {64, 64, 30}},   {1, DType::f32, {100, 3, 140}},
+          {16, DType::f32, {5, 200, 1, 90, 4}}, {20, DType::bf16, {63, 66, 129}}, {16, DType::f32, {64, 1, 70}, 5},
+          {20, DType::bf16, {3, 130}, 1e3}};
 }
 
 AttentionShape shape_of(const Case& c, std::int64_t samples, std::int64_t rows) {
-  return {samples, rows, rows, rows, heads, kv_heads, c.head_size};
+  AttentionShape shape{samples, rows, rows, rows, heads, kv_heads, c.head_size};
+  shape.scale = c.scale;
+  return shape;
 }
 
 /// What each document of a sample makes by itself, one behind the other.

@@ -106,11 +106,11 @@ TEST(ShardedParameters, UpdatedWeightsAreGatheredAgain) {
     EXPECT_EQ(gathered_for(store, {a, a}), 1);
     const float added = 100;
     for (float& weight : elements<float>(store.shard(a).master)) weight += added;
-    store.updated();
+    store.updated(ParameterStore::Changed::all);
     {
       const Lease lease = store.lease(ThreeLayers::access(a));
       support::expect_thirds(lease.flat(), 110, 111, 112);
-      EXPECT_THROW(store.updated(), BrokenRule);
+      EXPECT_THROW(store.updated(ParameterStore::Changed::all), BrokenRule);
     }
     rank.groups.all().barrier();
   });

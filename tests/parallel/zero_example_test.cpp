@@ -75,7 +75,7 @@ TEST(ZeroExample, ThreeLayersOnThreeRanks) {
       const std::span<float> weights = elements<float>(store.shard(layer).master);
       std::ranges::transform(weights, elements<float>(gradients.shard(layer).gradient), weights.begin(), std::minus());
     }
-    store.updated();
+    store.updated(ParameterStore::Changed::all);
     const Lease lease = store.lease(ThreeLayers::access(b));
     expect_thirds(lease.flat(), ThreeLayers::value(b, 0) - 6, ThreeLayers::value(b, 1) - 6, ThreeLayers::value(b, 2) - 6);
   });

@@ -39,10 +39,10 @@ class CheckingStore final : public parallel::ParameterStore {
     calls_.push_back({.kind = Kind::begin, .order = order});
     store_->begin(order);
   }
-  void updated() override {
+  void updated(Changed what) override {
     ensure(lent_.empty(), "weights that are lent do not change");
     calls_.push_back({.kind = Kind::updated});
-    store_->updated();
+    store_->updated(what);
   }
   parallel::Lease lease(const layout::Access& access) override {
     calls_.push_back({.kind = Kind::lease, .access = access});

@@ -23,6 +23,7 @@ struct ThreeLayers {
     return {.embedding = UnitIndex{0},
             .tied = UnitIndex{-1},
             .blocks = {a, b, c},
+            .adapters = {},
             .head = UnitIndex{4},
             .embedding_reads = {UnitIndex{0}},
             .head_reads = {UnitIndex{4}},

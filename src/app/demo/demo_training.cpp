@@ -136,7 +136,7 @@ class WithoutInterrupts {
 }  // namespace
 
 std::optional<lab::Layout> demo_layout(const std::string& words, std::vector<Problem>& problems) {
-  constexpr int most_ranks = 16, most_parts = 8;
+  constexpr int ranks_at_most = 16, most_parts = 8;
   std::optional<lab::Layout> layout = lab::layout_from(words, problems, layout_defaults);
   if (!layout) return std::nullopt;
   layout->plan.canonical = true;  // for what check() says of it
@@ -145,9 +145,9 @@ std::optional<lab::Layout> demo_layout(const std::string& words, std::vector<Pro
     problems.push_back({fmt::format("--layout {}: documents and moments change what is learned", words),
                         "leave them out: what remains is how ranks share the work"});
   }
-  if (layout->plan.ranks() > most_ranks) {
+  if (layout->plan.ranks() > ranks_at_most) {
     problems.push_back({fmt::format("--layout {}: {} ranks, each a thread of this machine", words, layout->plan.ranks()),
-                        fmt::format("choose at most {}", most_ranks)});
+                        fmt::format("choose at most {}", ranks_at_most)});
   }
   if (const int parts = layout->microbatches(); most_parts % parts != 0) {
     problems.push_back(

@@ -251,6 +251,11 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
     problems.push_back({fmt::format("train.init_from = {}: {}", from, no_source),
                         "give the folder of a run, a checkpoint or a Hugging Face model, scratch, resume or auto"});
   }
+  if (config.adapter.init_from && config.train.init_from.kind == InitFrom::Kind::scratch) {
+    problems.push_back(
+        {fmt::format("adapter.init_from = {}: the model beside it would start with drawn weights", *config.adapter.init_from),
+         "name the model's folder: train.init_from=FOLDER"});
+  }
   return problems;
 }
 

@@ -13,6 +13,11 @@ std::optional<app::InitFrom> Form<app::InitFrom>::read(std::string_view text) {
   return app::InitFrom{kind, std::string(text)};
 }
 
+std::optional<app::Targets> Form<app::Targets>::read(std::string_view text) {
+  const std::optional<arch::AdapterTargets> set = arch::adapter_targets(text);
+  return set ? std::optional(app::Targets{*set}) : std::nullopt;
+}
+
 std::optional<app::SampleEvery> Form<app::SampleEvery>::read(std::string_view text) {
   constexpr std::string_view epochs = "epochs:";
   if (text == "evaluations") return app::SampleEvery{};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/settings/run_config.h"
+#include "arch/adapter.h"
 #include "base/values/choice.h"
 #include "ops/cpu/options.h"
 
@@ -186,6 +187,13 @@ struct Choice<app::WandbMode> {
   static constexpr auto all = std::to_array<Named<app::WandbMode>>({{"off", off}, {"offline", offline}});
 };
 
+template <>
+struct Form<app::Targets> {
+  static constexpr std::string_view rule = "all, attention or mlp, or some of q,k,v,o,gate,up,down with commas between",
+                                    remedy = "adapter.targets=all";
+  static std::optional<app::Targets> read(std::string_view text);
+  static std::string print(const app::Targets& targets) { return arch::words_of(targets.set); }
+};
 template <>
 struct Form<app::InitFrom> {
   static constexpr std::string_view rule = "", remedy = "";  // every text is one

@@ -13,9 +13,11 @@
 
 namespace lockstep::settings {
 
-/// How ranks share the work and what each keeps; the keys of one rank's run stand in keys.cpp.
+/// The keys of other files: how ranks share the work, what each keeps, and what the model is.
 std::vector<Key> parallel_keys();
 std::vector<Key> memory_keys();
+std::vector<Key> model_keys();
+std::vector<Key> adapter_keys();
 
 inline constexpr OnResume fixed = OnResume::must_equal, loose = OnResume::may_change, learns = OnResume::changes_learning;
 /// The entry of a plan's field.

@@ -51,9 +51,9 @@ bool leads_somewhere(const io::Path& path) { return there(path) || there(io::fol
 }  // namespace
 
 std::span<const std::string_view> path_keys() {
-  static constexpr std::array<std::string_view, 10> all{
-      "data.dir",        "data.file",       "data.root_path",   "train.init_from", "train.ds_config_path",
-      "train.kill_file", "train.save_file", "memory.nvme_path", "log.machine",     "parallel.schedule"};
+  static constexpr std::array<std::string_view, 11> all{
+      "data.dir",        "data.file",        "data.root_path", "train.init_from",   "train.ds_config_path", "train.kill_file",
+      "train.save_file", "memory.nvme_path", "log.machine",    "parallel.schedule", "adapter.init_from"};
   return all;
 }
 

@@ -145,6 +145,10 @@ arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary)
   out.global_every = model.global_every;
   out.tied = model.tied;
   out.family = model.family.value_or("");
+  out.adapter = {.rank = config.adapter.rank,
+                 .alpha = config.adapter.alpha,
+                 .rank_stabilised = config.adapter.rank_stabilised,
+                 .targets = config.adapter.targets.set};
   out.dropout = static_cast<float>(model.dropout);
   return out;
 }

@@ -88,6 +88,14 @@ struct RunConfig {
     std::optional<std::string> family;  // null: what the parts say
     bool operator==(const Model&) const = default;
   };
+  struct Adapter {
+    std::int64_t rank = 0;
+    double alpha = 16;
+    Targets targets;
+    bool rank_stabilised = false;
+    std::optional<std::string> init_from;
+    bool operator==(const Adapter&) const = default;
+  };
   struct Data {
     std::string dataset = "shakespeare_char";
     std::optional<std::string> out_dir = "out-shakespeare-char";
@@ -184,6 +192,7 @@ struct RunConfig {
 
   Train train;
   Model model;
+  Adapter adapter;
   Data data;
   Optimizer optimizer;
   Sample sample;

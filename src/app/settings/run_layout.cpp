@@ -51,7 +51,8 @@ std::vector<Problem> check_servers(const RunConfig& config) {
   }
   layout::PlanWish wish = plan_wish(config);
   wish.memory.zero = zero_level(config);
-  std::ranges::move(layout::check_served(wish, layout::settings_grammar()), std::back_inserter(problems));
+  std::ranges::move(layout::check_served(wish, layout::settings_grammar(), config.adapter.rank > 0),
+                    std::back_inserter(problems));
   if (config.train.dump_step) {
     problems.push_back(
         {fmt::format("train.dump_step = {}: with parameter servers no rank has the whole gradient", *config.train.dump_step),

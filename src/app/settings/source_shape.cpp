@@ -9,6 +9,7 @@
 #include "app/settings/keys.h"
 #include "arch/config_json.h"
 #include "checkpoint/find.h"
+#include "checkpoint/huggingface/adapter.h"
 #include "checkpoint/huggingface/weights.h"
 
 namespace lockstep::settings {
@@ -60,6 +61,13 @@ void assign_shape(app::RunConfig::Model& model, const arch::ModelConfig& shape) 
   if (shape.rope.scaling == arch::RopeScaling::yarn) model.rope_attention_factor = shape.rope.attention_factor;
 }
 
+void assign_adapter(app::RunConfig::Adapter& settings, const arch::Adapter& adapter) {
+  settings.rank = adapter.rank;
+  settings.alpha = adapter.alpha;
+  settings.targets = {adapter.targets};
+  settings.rank_stabilised = adapter.rank_stabilised;
+}
+
 }  // namespace
 
 bool starts_from_published(const app::RunConfig& config) {
@@ -68,15 +76,29 @@ bool starts_from_published(const app::RunConfig& config) {
 
 std::optional<SourceShape> source_shape(const app::RunConfig& config) {
   const std::string& from = config.train.init_from.text;
-  if (starts_from_published(config)) return SourceShape{from, true, checkpoint::huggingface::Weights(from).config()};
+  SourceShape source{from, starts_from_published(config), {}};
   std::error_code unknown;
-  if (!app::starts_from_folder(config) || !std::filesystem::exists(from, unknown)) return std::nullopt;
-  const checkpoint::Choice choice = checkpoint::choose_checkpoint(from, "best");
-  return SourceShape{from, false, arch::model_from_json(choice.manifest.model, choice.folder.string())};
+  if (source.published) {
+    source.model = checkpoint::huggingface::Weights(from).config();
+  } else if (app::starts_from_folder(config) && std::filesystem::exists(from, unknown)) {
+    const checkpoint::Choice choice = checkpoint::choose_checkpoint(from, "best");
+    source.model = arch::model_from_json(choice.manifest.model, choice.folder.string());
+  } else {
+    return std::nullopt;
+  }
+  if (const std::optional<std::string>& adapter = config.adapter.init_from) {
+    if (source.model.adapter.used()) {
+      throw UserError(fmt::format("adapter.init_from = {}: {} has adapters already", *adapter, from),
+                      "merge them first (lockstep convert --merge), or leave adapter.init_from out");
+    }
+    source.model.adapter = checkpoint::huggingface::AdapterFolder(*adapter, source.model).adapter();
+  }
+  return source;
 }
 
 void take_shape(app::RunConfig& config, const SourceShape& source) {
   assign_shape(config.model, source.model);
+  if (source.model.adapter.used()) assign_adapter(config.adapter, source.model.adapter);
   const std::int64_t longest = source.model.block_size;
   config.model.block_size = source.published ? std::min(config.model.block_size, longest) : longest;
 }
@@ -85,9 +107,12 @@ std::vector<Problem> check_shape(const app::RunConfig& config, const SourceShape
   const arch::ModelConfig& shape = source.model;
   app::RunConfig wanted = config;
   assign_shape(wanted.model, shape);
+  if (shape.adapter.used()) assign_adapter(wanted.adapter, shape.adapter);
   std::vector<Problem> problems;
   for (const Key& key : keys()) {
-    if (key.group() != "model" || std::find(free_keys.begin(), free_keys.end(), key.name) != free_keys.end()) continue;
+    if ((key.group() != "model" && key.group() != "adapter") ||
+        std::find(free_keys.begin(), free_keys.end(), key.name) != free_keys.end())
+      continue;
     const std::string given = shown(key.get(config)), there = shown(key.get(wanted));
     if (given != there) {
       problems.push_back(

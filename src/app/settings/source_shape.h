@@ -14,7 +14,7 @@ namespace lockstep::settings {
 struct SourceShape {
   std::string folder;  ///< train.init_from
   bool published = false;
-  arch::ModelConfig model;
+  arch::ModelConfig model;  ///< with the adapters of adapter.init_from
 };
 
 /// Whether the run starts from weights that another program published: train.init_from is their folder.

@@ -42,6 +42,12 @@ struct Activation {
   bool operator==(const Activation&) const = default;
 };
 
+/// adapter.targets.
+struct Targets {
+  arch::AdapterTargets set = arch::all_targets;
+  bool operator==(const Targets&) const = default;
+};
+
 /// train.init_from: what a run starts with.
 struct InitFrom {
   enum class Kind : std::uint8_t {

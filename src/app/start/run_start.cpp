@@ -11,6 +11,7 @@
 #include "app/start/same_run.h"
 #include "arch/config_json.h"
 #include "base/shell.h"
+#include "checkpoint/huggingface/adapter.h"
 #include "checkpoint/huggingface/weights.h"
 #include "checkpoint/reader.h"
 #include "comm/agreement.h"
@@ -27,6 +28,19 @@ bool sends_start(const RunConfig& config, const Start& start) {
   return servers_of(config) > 0 || config.parallel.broadcast_start.value_or(drawn && zero_level(config) == 0);
 }
 
+/// The weights of a model without adapters. Those of the run start as adapter.init_from has them, or as they are drawn.
+void load_weights(const RunConfig& config, const checkpoint::WeightSource& model, train::Engine& engine,
+                  comm::Communicator& ranks, Session& session) {
+  if (!engine.config().model.adapter.used()) return train::load_weights(model, engine, ranks, session.team());
+  engine.initialise();
+  std::optional<checkpoint::huggingface::AdapterFolder> adapter;
+  comm::together(ranks, [&] {
+    if (config.adapter.init_from) adapter.emplace(*config.adapter.init_from, engine.config().model);
+  });
+  const checkpoint::huggingface::AdaptedSource source(model, adapter ? &*adapter : nullptr);
+  train::load_weights(source, engine, ranks, session.team());
+}
+
 /// Fills the weights (and on a resume, everything) on all of `ranks`: all of the engine's, each of which reads its part, or those
 /// of its model, each of which reads all that it has.
 void read_start(const RunConfig& config, const Start& start, train::Engine& engine, comm::Communicator& ranks, Session& session,
@@ -35,11 +49,13 @@ void read_start(const RunConfig& config, const Start& start, train::Engine& engi
     std::optional<checkpoint::huggingface::Weights> weights;
     comm::together(ranks, [&] { weights.emplace(config.train.init_from.text); });
     for (const std::string& warning : weights->warnings()) log.warning(warning);
-    return train::load_weights(*weights, engine, ranks, session.team());
+    return load_weights(config, *weights, engine, ranks, session);
   }
   const std::unique_ptr<checkpoint::Reader> reader = checkpoint::open_together(ranks, start.checkpoint->folder);
   if (config.train.init_from.kind == InitFrom::Kind::resume) return train::load_run(*reader, engine, ranks, session.team());
-  train::load_weights(*reader, engine, ranks, session.team());
+  if (arch::model_from_json(reader->manifest().model, reader->folder().string()).adapter.used())
+    return train::load_weights(*reader, engine, ranks, session.team());
+  load_weights(config, *reader, engine, ranks, session);
 }
 
 }  // namespace

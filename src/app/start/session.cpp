@@ -23,8 +23,6 @@
 namespace lockstep::app {
 namespace {
 
-constexpr std::int64_t most_ranks = 1024;
-
 void check(const RankOptions& options) {
   std::vector<Problem> problems;
   if (options.ranks < 1 || options.ranks > most_ranks) {

@@ -64,6 +64,9 @@ class Session {
   std::unique_ptr<ops::Ops> ops_;
 };
 
+/// Ranks that one command starts, at most.
+inline constexpr std::int64_t most_ranks = 1024;
+
 struct RankOptions {
   std::int64_t ranks = 1;
   std::int64_t servers = 0;  ///< of them, the last ones, which wait most of the time: they have the others' cores once more

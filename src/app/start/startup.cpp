@@ -13,6 +13,7 @@
 #include "app/settings/keys.h"
 #include "app/settings/run_layout.h"
 #include "app/start/dist_info.h"
+#include "arch/adapter.h"
 #include "arch/parameters.h"
 #include "base/json.h"
 #include "base/units.h"
@@ -131,9 +132,16 @@ void log_plainly(Log& log, const StartupFacts& facts, const Session& session) {
   log.info(fmt::format("Lockstep {} on {}", kVersion, session.description()));
   log.info(fmt::format("Text:     {}, {} tokens to train on and {} to validate with, vocabulary {}", data_folder(config),
                        format_count(text), format_count(facts.corpus.val.tokens()), format_count(facts.corpus.vocabulary())));
+  const arch::ParameterCounts counts = arch::count_parameters(model, config.optimizer.decay);
   log.info(fmt::format("Model:    {:.2f} M parameters: {} layers of width {}, {} heads, context {}",
-                       static_cast<double>(arch::count_parameters(model, config.optimizer.decay).without_positions) / 1e6,
-                       model.layers, model.width, model.heads, model.block_size));
+                       static_cast<double>(counts.without_positions) / 1e6, model.layers, model.width, model.heads,
+                       model.block_size));
+  if (model.adapter.used()) {
+    log.info(fmt::format("Trained:  {:.2f} M parameters ({:.2f} %): adapters of rank {} beside {}, scale {:.4g}",
+                         static_cast<double>(counts.trained) / 1e6,
+                         100 * static_cast<double>(counts.trained) / static_cast<double>(counts.total), model.adapter.rank,
+                         arch::words_of(model.adapter.targets), model.adapter.scale()));
+  }
   if (facts.steps > 0 && !config.train.eval_only) {
     log.info(fmt::format("Training: {} steps of {} tokens ({:.3g} times the text), {}, seed {}{}", format_count(facts.steps),
                          format_count(each),

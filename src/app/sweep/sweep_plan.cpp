@@ -14,6 +14,7 @@
 #include "app/settings/run_layout.h"
 #include "app/start/plan.h"
 #include "app/start/resolve.h"
+#include "app/start/session.h"
 #include "base/number_text.h"
 #include "io/file.h"
 #include "lab/layouts.h"
@@ -22,7 +23,6 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::size_t most_values = 100, most_points = 1000;
-constexpr std::int64_t most_ranks = 1024;
 constexpr std::string_view kRanks = "ranks", kLayout = "layout";
 
 std::vector<std::string> parts_of(std::string_view text, char separator) {

@@ -44,15 +44,18 @@ void declare(AnswerLine& line, Options& options) {
       "docs/verify.md says what is promised of which layout, docs/against.md what a dump has.");
 }
 
+bool is_list(const std::string& layouts) { return layouts == "quick" || layouts == "all"; }
+
 std::vector<std::string> texts_of(const std::string& list) {
-  if (list == "quick" || list == "all") return lab::layout_list(list);
+  if (is_list(list)) return lab::layout_list(list);
   std::vector<std::string> texts = parts_of_list(list, ';');
   std::erase(texts, "");
   return texts;
 }
 
 lab::VerifyOptions verify_options(const Options& options, AnswerLine& line) {
-  lab::VerifyOptions verify{.models = {}, .layouts = {}, .steps = static_cast<int>(options.steps)};
+  lab::VerifyOptions verify{
+      .models = {}, .layouts = {}, .steps = static_cast<int>(options.steps), .as_possible = is_list(options.layouts)};
   for (const std::string& name : lab::verify_model_names()) {
     if (options.model == name || options.model == "all")
       verify.models.push_back(lab::verify_model(name, dtype_from_spelling(options.dtype)));

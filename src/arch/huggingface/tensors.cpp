@@ -186,7 +186,8 @@ Parameter make_parameter(const ModelConfig& config, Family family, const layout:
   return parameter;
 }
 
-std::vector<Parameter> parameters_of(const ModelConfig& config, Family family) {
+std::vector<Parameter> parameters_of(ModelConfig config, Family family) {
+  config.adapter = {};
   std::vector<Parameter> all;
   const std::vector<UnitSpec> units = unit_table(config);
   const UnitMap map = unit_map(config);

@@ -48,6 +48,7 @@ struct TensorTable {
   std::vector<Part> zeros;            ///< biases that the family has and the model lacks
 };
 
+/// Without the model's adapters.
 TensorTable tensor_table(const ModelConfig& config, Family family);
 
 /// What the names of the family's tensors start with, and lack where a model was saved without its head; may be empty.

@@ -7,8 +7,10 @@
 #include <unordered_map>
 
 #include "arch/config_json.h"
+#include "arch/huggingface/adapter.h"
 #include "arch/huggingface/config_json.h"
 #include "base/error.h"
+#include "checkpoint/huggingface/adapter.h"
 #include "checkpoint/huggingface/folder.h"
 #include "checkpoint/huggingface/import.h"
 #include "checkpoint/huggingface/stored_part.h"
@@ -97,12 +99,21 @@ ElementType type_of(const StoredTensor& stored) {
   return stored.tensor.dtype == DType::f32 ? ElementType::f32 : ElementType::bf16;
 }
 
+arch::ModelConfig model_of(const Reader& reader) {
+  return arch::model_from_json(reader.manifest().model, reader.folder().string());
+}
+
 /// The checkpoint has the model's tensors, in whichever type.
 void check_tensors(const Reader& reader, const names::TensorTable& table) {
   std::vector<LogicalTensor> wanted;
   for (const names::Parameter& parameter : table.parameters) {
     const StoredTensor* stored = reader.find(parameter.name);
     wanted.push_back({parameter.name, parameter.shape, stored == nullptr ? DType::f32 : stored->tensor.dtype});
+  }
+  const arch::ModelConfig config = model_of(reader);
+  for (const names::AdapterTensor& tensor : names::adapter_tensors(config, names::family_of(config))) {
+    const StoredTensor* stored = reader.find(tensor.name);
+    wanted.push_back({tensor.name, tensor.shape, stored == nullptr ? DType::f32 : stored->tensor.dtype});
   }
   reader.check_model(wanted);
 }
@@ -139,6 +150,7 @@ ElementType stored_type(const Reader& reader, const names::TensorTable& table) {
 
 void for_each_piece(const Reader& reader, const names::TensorTable& table, Team& team, const Weights::Take& take) {
   std::vector<Mover> movers(static_cast<std::size_t>(team.size()));
+  const AdapterMerge adapters(reader, model_of(reader));
   for (std::size_t index = 0; index < table.parameters.size(); ++index) {
     const names::Parameter& parameter = table.parameters[index];
     const StoredTensor& stored = *reader.find(parameter.name);
@@ -149,6 +161,7 @@ void for_each_piece(const Reader& reader, const names::TensorTable& table, Team&
     team.for_each((all + size - 1) / size, [&](std::int64_t i, int worker) {
       Mover& mover = movers[static_cast<std::size_t>(worker)];
       sum += read_piece(reader, stored, i * size, std::min(size, all - i * size), mover);
+      adapters.add(parameter.name, i * size, mover.values);
       not_finite.look(parameter.name, std::as_bytes(std::span(mover.values)), DType::f32);
       take(index, i * size, mover.values);
     });
@@ -163,7 +176,7 @@ void for_each_piece(const Reader& reader, const names::TensorTable& table, Team&
 
 ExportReport export_model(const Reader& reader, const io::Path& folder, const ExportOptions& options, Team& team) {
   demand_new(folder);
-  const arch::ModelConfig config = arch::model_from_json(reader.manifest().model, reader.folder().string());
+  const arch::ModelConfig config = model_of(reader);
   const names::Family family = names::family_of(config);
   const names::TensorTable table = names::tensor_table(config, family);
   const ElementType type = options.type.value_or(stored_type(reader, table));

@@ -29,7 +29,7 @@ struct ExportReport {
 /// The type of a checkpoint's weights. Throws UserError where it has other tensors than the table.
 ElementType stored_type(const Reader& reader, const arch::huggingface::TensorTable& table);
 /// Hands over every element of a checkpoint's parameters as Weights::for_each_piece() does, each tensor compared with its
-/// checksum. Throws UserError: a damaged tensor, weights that are not finite.
+/// checksum, adapters added. Throws UserError: a damaged tensor, weights that are not finite.
 void for_each_piece(const Reader& reader, const arch::huggingface::TensorTable& table, Team& team, const Weights::Take& take);
 
 /// Writes config.json, model.safetensors (or numbered files and their index) and the further files into a new folder. Every

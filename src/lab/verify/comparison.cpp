@@ -56,7 +56,9 @@ class Comparison::Rank final : public RankObserver {
   }
 
   void drawn(parallel::TrainingState& state) override {
-    state.for_each({}, [&](const StateRange& range) { compare(state, range, range.master, range.own, record_.drawn, drawn_at); });
+    state.for_each({}, [&](const StateRange& range) {
+      if (range.master.dtype == record_.drawn.type()) compare(state, range, range.master, range.own, record_.drawn, drawn_at);
+    });
     load(record_.whole, record_.start, state);
   }
   void started(parallel::TrainingState& state) override {
@@ -109,7 +111,7 @@ class Comparison::Rank final : public RankObserver {
   void updated(int step, parallel::TrainingState& state) override {
     const ModelState& after = record_.steps[static_cast<std::size_t>(step)].after;
     state.for_each({.slots = true}, [&](const StateRange& range) {
-      compare(state, range, range.master, range.own, after.masters, {.quantity = Quantity::weight, .step = step});
+      compare(state, range, range.master, range.own, after.of(range.master), {.quantity = Quantity::weight, .step = step});
       for (std::size_t s = 0; s < range.slots.size(); ++s) {
         compare(state, range, range.slots[s], range.own_slots, after.slots[s],
                 {.quantity = Quantity::slot, .step = step, .slot = static_cast<int>(s)});
@@ -225,8 +227,9 @@ std::vector<std::string> Comparison::miscounted() const {
     std::int64_t answered = 0;
     for (const RankFindings& rank : ranks_) answered += rank.answered[place];
     const WholeModel::Parameter& parameter = record_.whole.parameters[place % parameters];
-    if (answered == parameter.elements) continue;
     const std::size_t kind = place / parameters;
+    const bool kept = parameter.trained || kind == record_.slots.size();
+    if (answered == (kept ? parameter.elements : 0)) continue;
     all.push_back(fmt::format("ranks answer for {} of the {} elements of {} of {}", answered, parameter.elements,
                               kind < record_.slots.size() ? record_.slots[kind] : "the weights", parameter.name));
   }

@@ -30,7 +30,7 @@ class WatchedStore final : public parallel::ParameterStore {
   }
   void begin(const std::vector<layout::Access>& order) override { store_->begin(order); }
   Shard shard(UnitIndex unit) override { return store_->shard(unit); }
-  void updated() override { store_->updated(); }
+  void updated(Changed what) override { store_->updated(what); }
   void add_packed(UnitIndex unit, const parallel::PackedMatrix& matrix) override { store_->add_packed(unit, matrix); }
 
  private:

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/rng.h"
+#include "tensor/bfloat16.h"
 
 namespace lockstep::lab {
 namespace {
@@ -41,6 +42,7 @@ class Recorder final : public RankObserver {
   RunRecord::Step& at(int step) { return record_.steps[static_cast<std::size_t>(step)]; }
   void take(const parallel::TrainingState& state, const StateRange& range, const Tensor& values, const layout::Range& own,
             WholeValues& to) {
+    if (values.dtype != to.type()) return;  // what is not trained has no copy in the type of masters
     for_each_run(record_.whole, unit_of(state, range), range.range, values, own, [&](const HeldRun& run) {
       if (!run.counts) return;
       std::memcpy(to.of(run.parameter, run.first, run.values.elements()).data, run.values.data, run.values.bytes());
@@ -58,10 +60,13 @@ class Recorder final : public RankObserver {
     for_each_run(record_.whole, unit_of(state, range), range.range, range.master, range.own, [&](const HeldRun& run) {
       const CounterRng rng(1, record_.whole.parameters[static_cast<std::size_t>(run.parameter)].name);
       std::int64_t place = run.first;
-      for (float& value : elements<float>(run.values)) {
-        value += 0.1F * (static_cast<float>(rng.uniform(static_cast<std::uint64_t>(place))) - 0.5F);
-        ++place;
+      const auto by = [&] { return 0.1F * (static_cast<float>(rng.uniform(static_cast<std::uint64_t>(place++))) - 0.5F); };
+      if (run.values.dtype == DType::bf16) {
+        const std::span narrow(reinterpret_cast<BFloat16*>(run.values.data), static_cast<std::size_t>(run.values.elements()));
+        for (BFloat16& value : narrow) value = to_bfloat16(to_float(value) + by());
+        return;
       }
+      for (float& value : elements<float>(run.values)) value += by();
     });
   }
 
@@ -96,7 +101,7 @@ void load(const WholeModel& whole, const ModelState& from, parallel::TrainingSta
     });
   };
   state.for_each({.slots = true, .changes = true}, [&](const StateRange& range) {
-    put(range, range.master, from.masters);
+    put(range, range.master, from.of(range.master));
     for (std::size_t s = 0; s < range.slots.size(); ++s) put(range, range.slots[s], from.slots[s]);
   });
 }

@@ -15,6 +15,8 @@ namespace lockstep::lab {
 struct ModelState {
   WholeValues masters, published;  ///< what is updated, and what the model reads
   std::vector<WholeValues> slots;
+  /// Where a state's masters are: what is not trained has none beside what the model reads.
+  const WholeValues& of(const Tensor& master) const { return master.dtype == masters.type() ? masters : published; }
 };
 
 struct RunRecord {

@@ -10,7 +10,7 @@
 namespace lockstep::lab {
 namespace {
 
-constexpr double fp32_tolerance = 1e-5, bf16_tolerance = 2e-2;
+constexpr double fp32_tolerance = 1e-5;
 
 const TrialParts usual_parts;
 
@@ -127,7 +127,7 @@ class ModelProof {
                         .wanted = wanted,
                         .ranks = layout.ranks(),
                         .steps = options_.steps};
-    if (!report.promises_bits) report.tolerance = model_.weights.type == DType::f32 ? fp32_tolerance : bf16_tolerance;
+    if (!report.promises_bits) report.tolerance = model_.weights.type == DType::f32 ? fp32_tolerance : model_.bf16_tolerance;
     Comparison comparison(reference.recorded.run, reference.going, layout.plan.ranks());
     const double begun = now_seconds();
     report.failure = reference.recorded.failure;
@@ -203,6 +203,7 @@ std::vector<Problem> check(const VerifyOptions& options) {
            "smaller degrees prove as much"});
     }
     for (const VerifyModel& model : options.models) {
+      if (options.as_possible) break;
       for (Problem& problem : check(layout, model.limits(), layout.plan.ranks())) {
         const auto same = [&](const Problem& other) { return other.message == problem.message; };
         if (std::ranges::none_of(problems, same)) problems.push_back(std::move(problem));
@@ -216,7 +217,11 @@ std::vector<LayoutReport> verify(const VerifyOptions& options, const std::functi
                                  const TrialParts& parts) {
   std::vector<LayoutReport> all;
   for (const VerifyModel& model : options.models) {
-    std::vector<LayoutReport> reports = ModelProof(model, options, told, parts).reports();
+    VerifyOptions possible = options;
+    std::erase_if(possible.layouts, [&](const Layout& layout) {
+      return options.as_possible && !check(layout, model.limits(), layout.plan.ranks()).empty();
+    });
+    std::vector<LayoutReport> reports = ModelProof(model, possible, told, parts).reports();
     std::ranges::move(reports, std::back_inserter(all));
   }
   return all;

@@ -53,6 +53,7 @@ struct VerifyOptions {
   std::vector<VerifyModel> models;
   std::vector<Layout> layouts;
   int steps = 3;
+  bool as_possible = false;  ///< layouts that a model cannot have are left out; false: they are refused
 };
 
 /// What is wrong with the options; empty when nothing is.

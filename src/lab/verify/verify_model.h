@@ -25,6 +25,7 @@ struct VerifyModel {
   double learning_rate = 3e-3;
   std::int64_t samples = 2, positions = 72;  ///< of a micro-batch
   std::uint64_t seed = 1337;
+  double bf16_tolerance = 2e-2;  ///< of losses and gradients in bf16, where sums have another order
 
   /// What a layout may cut of it.
   layout::PlanLimits limits() const { return arch::plan_limits(config, positions); }
@@ -32,7 +33,9 @@ struct VerifyModel {
 
 /// "gpt2": biases, learned positions, a tied head, dropout, clipping. "llama": key/value heads shared by query heads, rotary
 /// positions, a gate, a head of its own. "qwen3": llama with norms of heads, a window in three of four layers, no rotation in
-/// every third, a tied head. All have 8 blocks, and sums longer than the blocks of 256, 64 and 16 in which kernels add.
+/// every third, a tied head. "gemma3": qwen3 with norms behind branches, caps and two thetas. "lora": llama with adapters beside
+/// all matrices, which alone are trained. All have 8 blocks, and sums longer than the blocks of 256, 64 and 16 in which kernels
+/// add.
 VerifyModel verify_model(std::string_view name, DType type);
 std::vector<std::string> verify_model_names();
 

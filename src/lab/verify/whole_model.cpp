@@ -7,11 +7,15 @@ namespace lockstep::lab {
 
 WholeModel::WholeModel(const arch::ModelConfig& config) {
   const std::vector<arch::UnitSpec> table = arch::unit_table(config);
-  for (const UnitIndex unit : arch::backward_order(arch::unit_map(config))) {
+  std::vector<UnitIndex> order = arch::backward_order(arch::unit_map(config));
+  for (int unit = 0; unit < std::ssize(table); ++unit) {
+    if (!table[static_cast<std::size_t>(unit)].trained) order.emplace_back(unit);
+  }
+  for (const UnitIndex unit : order) {
     const arch::UnitSpec& spec = table[static_cast<std::size_t>(unit.value)];
     for (const arch::ParameterSpec& parameter : spec.parameters) {
       numbers[parameter.info.name] = static_cast<int>(parameters.size());
-      parameters.push_back({parameter.info.name, spec.name, parameter.info.shape.elements(), elements});
+      parameters.push_back({parameter.info.name, spec.name, parameter.info.shape.elements(), elements, spec.trained});
       elements += parameters.back().elements;
     }
   }

@@ -18,11 +18,13 @@
 
 namespace lockstep::lab {
 
-/// The parameters of a model, by number, in the order in which a step has their gradients: those of the head first.
+/// The parameters of a model, by number, in the order in which a step has their gradients: those of the head first. What is not
+/// trained comes last.
 struct WholeModel {
   struct Parameter {
     std::string name, unit;                 ///< "transformer.h.3.ln_1.weight", "h.3"
     std::int64_t elements = 0, offset = 0;  ///< offset: behind the elements of those before
+    bool trained = true;
   };
   explicit WholeModel(const arch::ModelConfig& config);
 
@@ -39,6 +41,7 @@ class WholeValues {
   WholeValues(const WholeModel& model, DType type);
   /// Elements of a parameter in row-major order of its global shape; host memory that this owns.
   Tensor of(int parameter, std::int64_t first, std::int64_t count) const;
+  DType type() const { return type_; }
   /// All of them.
   Tensor of(int parameter) const { return of(parameter, 0, model_->parameters[static_cast<std::size_t>(parameter)].elements); }
 

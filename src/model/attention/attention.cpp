@@ -68,7 +68,7 @@ void AttentionLayer::forward(const Pass& pass, const LayerWeights& w, BlockSaved
   const Tensor attention = top(saved.attention);
   const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats1.slice_rows(0, x.rows()), scratch);
   const std::array whole{Projection{{0, context_.dims.qkv_width()}, qkv, normed, {.bias = w[Role::qkv_bias]}}};
-  project(context_, w, Role::qkv_weight, whole, scratch.tile_sums);
+  project(context_, w, Role::qkv_weight, whole, scratch);
   if (head_norm_.used()) head_norm_.forward(w, saved, qkv);
   const Tensor qk = top(heads_of(saved));
   if (turns_) rotate(context_, turned(qk), pass, local_);
@@ -83,8 +83,8 @@ void AttentionLayer::backward(const Pass& pass, const LayerWeights& w, const Gra
   const Tensor d_branch = sub_layer_.leave_backward(pass, w, gradients, d, saved.branch1, scratch);
   const Tensor attention = top(saved.attention);
   const Tensor d_attention = top(scratch.d_attention);
-  project_back(context_, w, Role::attention_out_weight, d_attention, d_branch, scratch.tile_sums);
-  sub_layer_.push_out(gradients, attention, d_branch);
+  project_back(context_, w, Role::attention_out_weight, d_attention, d_branch, scratch);
+  sub_layer_.push_out(w, gradients, attention, d_branch, scratch);
 
   const Tensor d_qkv = top(scratch.d_qkv);
   const parallel::AttentionTensors d_heads = split(d_qkv, d_qkv, d_attention);
@@ -123,7 +123,7 @@ void AttentionLayer::extend(const Pass& pass, const LayerWeights& w, BlockSaved&
     make(keys(s), s * added, {q_width, kv_width});
     make(cache.values(layer).slice_rows(s * cache.capacity() + before, added), s * added, {q_width + kv_width, kv_width});
   }
-  project(context_, w, Role::qkv_weight, projections, scratch.tile_sums);
+  project(context_, w, Role::qkv_weight, projections, scratch);
   if (head_norm_.used()) {
     head_norm_.forward(q, saved.qk_stats, q, w[Role::query_gain]);
     for (std::int64_t s = 0; s < pass.samples; ++s) head_norm_.forward(keys(s), saved.qk_stats, keys(s), w[Role::key_gain]);

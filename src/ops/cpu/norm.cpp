@@ -186,7 +186,8 @@ class CpuNorm final : public Norm {
         float* sums = partial.data() + first / block_rows * 2 * columns;
         backward_(call, sums, form_, stream, row + first, row + last);
       });
-      context_.deal(columns, stripe, [&](std::int64_t first, std::int64_t last) {
+      const std::int64_t summed = call.d_gain ? columns : 0;
+      context_.deal(summed, stripe, [&](std::int64_t first, std::int64_t last) {
         const auto add_columns = [&](const Tensor& to, const float* from) {
           add_blocks_(floats(to) + first, from + first, blocks, 2 * columns, add, last - first);
         };

@@ -47,7 +47,7 @@ class NormReference final : public Norm {
   void do_backward(const NormBackward& call) override {
     const auto& [dx, n, d_gain, d_bias, dn, x, stats, gain, bias, residual, accumulate] = call;
     if (n) do_apply(n, stats, x, gain, bias);
-    gains(d_gain, d_bias, dn, x, stats, accumulate);
+    if (d_gain) gains(d_gain, d_bias, dn, x, stats, accumulate);
     const std::int64_t columns = x.columns();
     std::vector<double> unit(static_cast<std::size_t>(columns)), d_unit(static_cast<std::size_t>(columns));
     for (std::int64_t i = 0; i < x.rows(); ++i) {

@@ -9,7 +9,7 @@ namespace lockstep::parallel {
 using Kind = OffloadColumn::Kind;
 
 std::vector<int> declare_units(Spill& spill, const std::vector<layout::Unit>& units, const layout::StateCut& cut,
-                               const Spill::Needs& like) {
+                               const Spill::Needs& like, bool trained_alone) {
   std::vector<int> numbers;
   for (const layout::Unit& unit : units) {
     const layout::Range held = cut.held(unit);
@@ -17,7 +17,8 @@ std::vector<int> declare_units(Spill& spill, const std::vector<layout::Unit>& un
     needs.of = unit.name;
     needs.first = held.first;
     needs.elements = held.count;
-    numbers.push_back(held.count == 0 ? -1 : spill.declare(needs));
+    const bool none = held.count == 0 || (trained_alone && !unit.trained);
+    numbers.push_back(none ? -1 : spill.declare(needs));
   }
   return numbers;
 }
@@ -29,7 +30,7 @@ void OffloadMemory::declare(Arena& device, const std::vector<layout::Unit>& unit
   columns = std::move(others);
   const auto add = [&](Kind kind, std::size_t slot, const char* what, DType type) {
     const Spill::Needs like{.tier = needs.tier, .what = what, .of = {}, .type = type, .range = options.range()};
-    columns.push_back({kind, slot, type, declare_units(elsewhere, units, cut, like)});
+    columns.push_back({kind, slot, type, declare_units(elsewhere, units, cut, like, true)});
   };
   if (needs.tier != layout::Tier::device) {
     if (needs.masters) add(Kind::masters, 0, "master weights", DType::f32);

@@ -51,8 +51,8 @@ struct OffloadMemory {
   std::array<Mirror, buffer_count> buffers;  ///< u8
 };
 
-/// Declares one tensor of each unit: what the rank has of it.
+/// Declares one tensor of each unit, or of each that is trained: what the rank has of it.
 std::vector<int> declare_units(Spill& spill, const std::vector<layout::Unit>& units, const layout::StateCut& cut,
-                               const Spill::Needs& like);
+                               const Spill::Needs& like, bool trained_alone = false);
 
 }  // namespace lockstep::parallel

@@ -50,7 +50,7 @@ void OffloadedGradientMemory::declare(const GradientArenas& arenas, const std::v
   // One is added to, one is put away; one is read ahead, and one is reduced, where that is done.
   const std::size_t turns = 2U + (work.microbatches > 1 ? 1U : 0U) + (work.ranks > 1 ? 1U : 0U);
   sums.assign(units.size(), -1);
-  helds = declare_units(*spill, units, cut, like);
+  helds = declare_units(*spill, units, cut, like, true);
   for (std::size_t r = 0; r < rings.size(); ++r) {
     Ring& ring = rings[r];
     ring.wholes.resize(std::min(ring.units.size(), r == 0 ? turns : std::size_t{1}));

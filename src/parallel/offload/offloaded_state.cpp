@@ -40,21 +40,27 @@ bool OffloadedState::stays(const Use& use) const {
 
 void OffloadedState::visit(const Use& use, Call call, void* body) {
   if (stays(use)) return visit_memory(use, call, body);
-  const auto place_of = [](std::size_t record) { return record % OffloadMemory::buffer_count; };
   const std::vector<OffloadRecord>& records = memory_.records;
+  const auto following = [&](std::size_t i) {
+    while (i < records.size() && !is_visited(records[i].unit, use)) ++i;
+    return i;
+  };
   {
     const AtRest at_rest(*this);
-    for (std::size_t i = 0; i < records.size(); ++i) {
-      const std::size_t place = place_of(i), next = place_of(i + 1);
-      if (i == 0) bring(buffers_[place], place, records[i], use);
-      if (i + 1 < records.size()) bring(buffers_[next], next, records[i + 1], use);
+    std::size_t place = 0;
+    const std::size_t first = following(0);
+    if (first < records.size()) bring(buffers_[place], place, records[first], use);
+    for (std::size_t i = first; i < records.size(); i = following(i + 1)) {
+      const std::size_t after = following(i + 1), next = (place + 1) % OffloadMemory::buffer_count;
+      if (after < records.size()) bring(buffers_[next], next, records[after], use);
       arrive(buffers_[place]);
       call(body, range_in(place, records[i], use));
       if (use.changes) put_away(buffers_[place]);
+      place = next;
     }
     for (Buffer& buffer : buffers_) arrive(buffer);  // what is written, too
   }
-  if (use.changes) changed();
+  if (use.changes) changed(use);
 }
 
 void OffloadedState::bring(Buffer& buffer, std::size_t place, const OffloadRecord& record, const Use& use) {
@@ -63,9 +69,9 @@ void OffloadedState::bring(Buffer& buffer, std::size_t place, const OffloadRecor
     const OffloadColumn& column = memory_.columns[c];
     memory_.spill->finish(buffer.moves[c]);
     buffer.moves[c] = {};
-    if (!asked_for(column, use)) continue;
-    const Mirror to = Spill::part(memory_.buffers[place], column.first, Spill::bytes_of(record.range.count, column.type));
     const int number = column.numbers[static_cast<std::size_t>(record.unit.value)];
+    if (!asked_for(column, use) || number < 0) continue;
+    const Mirror to = Spill::part(memory_.buffers[place], column.first, Spill::bytes_of(record.range.count, column.type));
     buffer.moves[c] = memory_.spill->read(number, {record.range.first - first, record.range.count}, to);
   }
 }
@@ -85,23 +91,24 @@ void OffloadedState::put_away(Buffer& buffer) {
 StateRange OffloadedState::range_in(std::size_t place, const OffloadRecord& record, const Use& use) {
   StateRange range = range_in_memory(record.unit, use, record.range);
   const std::int64_t count = record.range.count;
-  if (use.slots && has_slots()) {
+  const bool trained = units()[static_cast<std::size_t>(record.unit.value)].trained;
+  if (use.slots && has_slots() && trained) {
     const std::int64_t first = memory_.cut.held(units()[static_cast<std::size_t>(record.unit.value)]).first;
     std::ranges::transform(slots_of(record.unit), brought_.begin(),
                            [&](const Tensor& slot) { return slot.flat(record.range.first - first, count); });
   }
   for (std::size_t c = 0; c < memory_.columns.size(); ++c) {
     const OffloadColumn& column = memory_.columns[c];
-    if (!asked_for(column, use)) continue;
+    if (!asked_for(column, use) || column.numbers[static_cast<std::size_t>(record.unit.value)] < 0) continue;
     const Tensor bytes = Spill::part(memory_.buffers[place], column.first, Spill::bytes_of(count, column.type)).device;
     const Tensor values = typed(bytes, 0, count, column.type);
     if (column.kind == Kind::weights) range.published = values;
-    if (column.kind == Kind::weights && column.type == type() && !range.master) range.master = values;
+    if (column.kind == Kind::weights && (column.type == type() || !trained) && !range.master) range.master = values;
     if (column.kind == Kind::masters) range.master = values;
     if (column.kind == Kind::gradients) range.gradient = values;
     if (column.kind == Kind::slot) brought_[column.slot] = values;
   }
-  if (use.slots) {
+  if (use.slots && trained) {
     range.slots = brought_;
     range.own_slots = range.own;
   }

@@ -50,6 +50,7 @@ void PartialGradientMemory::declare(Arena& workspace, const std::vector<layout::
   units.assign(of.size(), {});
   std::int64_t most = 0;
   for (std::size_t u = 0; u < of.size() && tensor.ranks > 1; ++u) {
+    if (!of[u].trained) continue;
     for (const layout::PlacedParameter& placed : of[u].parameters) {
       for (const Range& range : added_over(placed.info, tensor.ranks, sequence)) {
         for (const Part& part : parts_of(placed.shard, sequence)) {

@@ -14,6 +14,9 @@ void HalvedState::visit(const Use& use, Call call, void* body) {
   for (std::size_t u = 0; u < units().size(); ++u) {
     const UnitIndex unit{static_cast<int>(u)};
     const layout::Range all = held(unit);
+    if (!is_visited(unit, use)) continue;
+    if (!units()[u].trained && all.count > 0) call(body, range_in_memory(unit, use, all));
+    if (!units()[u].trained) continue;
     for (std::int64_t first = all.first; first < all.end(); first += whole_.elements()) {
       const layout::Range part{first, std::min(whole_.elements(), all.end() - first)};
       StateRange range = range_in_memory(unit, use, part);
@@ -30,7 +33,7 @@ void HalvedState::visit(const Use& use, Call call, void* body) {
       if (use.changes) elementwise_.split(range.published, low, range.master);
     }
   }
-  if (use.changes) changed();
+  if (use.changes) changed(use);
 }
 
 }  // namespace lockstep::parallel

@@ -24,8 +24,9 @@ Lease ResidentParameters::lease(const layout::Access& access) {
 void ResidentParameters::add_packed(UnitIndex unit, const PackedMatrix& matrix) { entry(unit).packed.push_back(matrix); }
 
 // What was packed is read anew: new weights lie in rows.
-void ResidentParameters::updated() {
+void ResidentParameters::updated(Changed what) {
   for (std::size_t u = 0; u < entries_.size(); ++u) {
+    if (what == Changed::trained && !memory_.units[u].trained) continue;
     Entry& entry = entries_[u];
     entry.packed.clear();
     if (entry.counts.empty() || memory_.units[u].elements == 0) continue;

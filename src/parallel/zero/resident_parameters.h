@@ -24,7 +24,7 @@ class ResidentParameters final : public ParameterStore {
   void begin(const std::vector<layout::Access>& order) override;
   Shard shard(UnitIndex unit) override;
   /// Collective where the memory is cut.
-  void updated() override;
+  void updated(Changed what) override;
   void add_packed(UnitIndex unit, const PackedMatrix& matrix) override;
 
  private:

@@ -36,8 +36,10 @@ void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensor
 }
 
 void SlotMemory::declare(Arena& arena, const std::vector<layout::Unit>& of, const layout::StateCut& cut) {
-  units.assign(of.size(), std::vector<Tensor>(names.size()));
+  units.assign(of.size(), {});
   for (std::size_t u = 0; u < of.size(); ++u) {
+    if (!of[u].trained) continue;
+    units[u].resize(names.size());
     const Arena::InLayer in(arena, of[u].name);
     for (std::size_t s = 0; s < names.size(); ++s) arena.declare(units[u][s], names[s], Shape{cut.held(of[u]).count}, type);
   }
@@ -80,7 +82,7 @@ void ResidentState::visit_memory(const Use& use, Call call, void* body) {
   for (std::size_t u = 0; u < units().size(); ++u) {
     const UnitIndex unit{static_cast<int>(u)};
     const layout::Range all = held(unit);
-    if (all.count == 0) continue;  // a small unit has no part for each rank
+    if (all.count == 0 || !is_visited(unit, use)) continue;  // a small unit has no part for each rank
     StateRange range = range_in_memory(unit, use, all);
     if (use.slots && has_slots()) {
       range.slots = slots_of(unit);
@@ -88,7 +90,7 @@ void ResidentState::visit_memory(const Use& use, Call call, void* body) {
     }
     call(body, range);
   }
-  if (use.changes) changed();
+  if (use.changes) changed(use);
 }
 
 template <class Body>
@@ -103,7 +105,7 @@ void ResidentState::for_each_copy(bool changes, const Body& use) {
 
 void ResidentState::distribute(std::int64_t /*step*/) {
   ensure(cut_.whole(), "of state that is cut no rank has all");
-  if (group_.size() == 1) return changed();
+  if (group_.size() == 1) return changed({});
   std::int64_t made = updates();
   group_.host().broadcast(view(std::span(&made, 1), Shape{1}), 0).wait();
   set_updates(made);

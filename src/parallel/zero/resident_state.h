@@ -83,7 +83,7 @@ class ResidentState : public TrainingState {
 
  protected:
   bool has_slots() const { return !slots_.units.empty(); }
-  /// Of a unit, what this rank has of each in memory; empty where this rank has none.
+  /// Of a unit, what this rank has of each in memory; empty where this rank has none, and of units that are not trained.
   std::span<const Tensor> slots_of(UnitIndex unit) const;
   comm::Communicator& group() const { return group_; }
   /// What a rank has of a unit.
@@ -92,8 +92,14 @@ class ResidentState : public TrainingState {
   void visit_memory(const Use& use, Call call, void* body);
   /// What of a range of a unit lies in memory, slots aside.
   StateRange range_in_memory(UnitIndex unit, const Use& use, const layout::Range& range);
+  /// Whether a visit comes to the unit: one that is not trained has no gradient.
+  bool is_visited(UnitIndex unit, const Use& use) const {
+    return !use.gradients || units()[static_cast<std::size_t>(unit.value)].trained;
+  }
   /// Weights were changed by a visit.
-  void changed() { parameters_.updated(); }
+  void changed(const Use& use) {
+    parameters_.updated(use.gradients ? ParameterStore::Changed::trained : ParameterStore::Changed::all);
+  }
 
  private:
   void visit(const Use& use, Call call, void* body) override { visit_memory(use, call, body); }

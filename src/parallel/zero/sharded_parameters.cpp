@@ -209,11 +209,13 @@ ParameterStore::Shard ShardedParameters::shard(UnitIndex unit) {
   return memory_.shard(unit, published, memory_.cut.held(memory_.units[u]).first);
 }
 
-void ShardedParameters::updated() {
+void ShardedParameters::updated(Changed what) {
   wait_for_all();
   for (std::vector<Slot>& slots : slots_) {
     for (Slot& slot : slots) {
       ensure(slot.leases == 0, "weights that are leased do not change");
+      const bool there = slot.part != nothing;
+      if (there && what == Changed::trained && !memory_.units[static_cast<std::size_t>(slot.part.unit.value)].trained) continue;
       slot.part = nothing;
       slot.due = false;
     }

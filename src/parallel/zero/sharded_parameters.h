@@ -28,7 +28,7 @@ class ShardedParameters final : public ParameterStore {
   Lease lease(const layout::Access& access) override;
   void begin(const std::vector<layout::Access>& order) override;
   Shard shard(UnitIndex unit) override;
-  void updated() override;
+  void updated(Changed what) override;
   /// Throws BrokenRule: no rank keeps a unit whole.
   void add_packed(UnitIndex unit, const PackedMatrix& matrix) override;
 

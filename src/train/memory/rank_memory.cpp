@@ -51,7 +51,7 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   parameters.declare(parameter_arena_, master_arena_, &spill, config.offload.range());
   updater.declare({gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_, offload_arena_}, config, part,
                   parameters, spill);
-  if (config.weights.owned() != DType::f32) {
+  if (config.weights.owned() != DType::f32 || (config.weights.type != DType::f32 && !part.map.trains_all())) {
     constexpr std::int64_t drawn_at_a_time = 1 << 16;
     const Arena::Mark start = workspace_arena_.mark();
     workspace_arena_.declare(drawn, "start values", Shape{drawn_at_a_time}, DType::f32);
@@ -84,9 +84,10 @@ std::int64_t RankMemory::saved_bytes(const EngineConfig& config) const {
   const auto slots = std::ssize(make_optimizer(config.optimizer)->slots());
   const std::int64_t each =
       static_cast<std::int64_t>(size_of(config.weights.owned())) + slots * static_cast<std::int64_t>(size_of(config.slot_type()));
-  std::int64_t elements = 0;
-  for (const layout::Unit& unit : part.units) elements += part.cut.held(unit).count;
-  return elements * each / part.cut.copies;
+  std::int64_t bytes = 0;
+  for (const layout::Unit& unit : part.units)
+    bytes += part.cut.held(unit).count * (unit.trained ? each : static_cast<std::int64_t>(size_of(config.weights.type)));
+  return bytes / part.cut.copies;
 }
 
 Ledger RankMemory::ledger(std::int64_t kernels) const {

@@ -17,6 +17,8 @@ void check_placements(const EngineConfig& config) {
   ensure(cut_like_optimizer(plan.parameters.cut) && cut_like_optimizer(plan.gradients.cut),
          "what is cut is cut over the same ranks, the optimizer's state first");
   ensure(!plan.canonical || !config.servers, "sums by ranges are of replicas");
+  ensure(!config.model.adapter.used() || (!plan.canonical && !config.servers && !plan.tiles.cut()),
+         "adapters are trained by replicas, beside whole matrices, in the usual sums");
 }
 
 /// Rows of a micro-batch on both sides of the boundaries, of the positions that the rank has of its samples. With sequence
@@ -85,7 +87,7 @@ parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart&
                               .order = arch::backward_order(part.map, part.chunks),
                               .bucket_bytes = config.gradients.bucket_bytes,
                               .canonical = plan.canonical};
-  if (config.model.tied && (part.embedding || part.head)) {
+  if (config.model.tied && part.map.trains_all() && (part.embedding || part.head)) {
     using parallel::TiedSide;
     work.tied = {.unit = part.map.tied,
                  .shape = arch::token_table(part.units, part.map).shape,

@@ -47,7 +47,9 @@ void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& con
   offload.declare(arenas.buffers, part.units, part.cut, offloaded, std::move(columns), config.offload, spill);
   if (weights.halves()) {
     std::int64_t most = 1;
-    for (const layout::Unit& unit : part.units) most = std::max(most, part.cut.held(unit).count);
+    for (const layout::Unit& unit : part.units) {
+      if (unit.trained) most = std::max(most, part.cut.held(unit).count);
+    }
     arenas.optimizer.declare(whole_masters, "whole masters", Shape{std::min(most, parallel::HalvedState::range_elements)},
                              DType::f32);
   }

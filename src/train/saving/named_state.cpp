@@ -1,5 +1,8 @@
 #include "train/saving/named_state.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace lockstep::train {
 
 std::vector<std::string> slot_suffixes(const parallel::TrainingState& state) {
@@ -8,13 +11,21 @@ std::vector<std::string> slot_suffixes(const parallel::TrainingState& state) {
   return all;
 }
 
-std::vector<layout::Unit> units_of_model(const EngineConfig& config) {
-  return arch::units_of(arch::unit_table(config.model, config.decay));
+std::vector<checkpoint::LogicalTensor> weight_tensors(const EngineConfig& config) {
+  const std::string no_suffix;
+  std::vector<checkpoint::LogicalTensor> all;
+  for (const layout::Unit& unit : arch::units_of(arch::unit_table(config.model, config.decay))) {
+    const DType type = unit.trained ? config.weights.owned() : config.weights.type;
+    std::ranges::move(checkpoint::tensors_of(std::span(&unit, 1), type, std::span(&no_suffix, 1)), std::back_inserter(all));
+  }
+  return all;
 }
 
-const std::vector<std::string>& weight_suffixes() {
-  static const std::vector<std::string> nothing{""};
-  return nothing;
+std::vector<checkpoint::LogicalTensor> trained_tensors(const EngineConfig& config, DType type,
+                                                       std::span<const std::string> suffixes) {
+  std::vector<layout::Unit> units = arch::units_of(arch::unit_table(config.model, config.decay));
+  std::erase_if(units, [](const layout::Unit& unit) { return !unit.trained; });
+  return checkpoint::tensors_of(units, type, suffixes);
 }
 
 NamedPart part_of(const parallel::TrainingState& state, const parallel::StateRange& range, const Tensor& buffer,

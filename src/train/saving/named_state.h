@@ -2,6 +2,7 @@
 
 // Training state as checkpoints name it.
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,12 @@ namespace lockstep::train {
 
 /// "." and the name of each slot: what is behind a parameter's name in files.
 std::vector<std::string> slot_suffixes(const parallel::TrainingState& state);
-/// The units of the whole model: a rank may have parts of some alone.
-std::vector<layout::Unit> units_of_model(const EngineConfig& config);
-/// What is behind the name of a weight: nothing.
-const std::vector<std::string>& weight_suffixes();
+/// All weights of the model, of which a rank may have parts of some alone: those that are trained in the type of masters, the
+/// others in that of the model.
+std::vector<checkpoint::LogicalTensor> weight_tensors(const EngineConfig& config);
+/// Gradients or the like of all weights that are trained.
+std::vector<checkpoint::LogicalTensor> trained_tensors(const EngineConfig& config, DType type,
+                                                       std::span<const std::string> suffixes);
 
 /// Elements `range` of a unit, and what they are called in files.
 struct NamedPart {

@@ -43,9 +43,9 @@ checkpoint::Manifest manifest_of(Engine& engine, const RunState& state, const Js
 
 std::vector<checkpoint::FileTable> file_tables(Engine& engine) {
   const parallel::TrainingState& state = engine.state();
-  const std::vector<layout::Unit> model = units_of_model(engine.config());
-  return {{std::string(checkpoint::model_file), checkpoint::tensors_of(model, state.type(), weight_suffixes())},
-          {std::string(checkpoint::optimizer_file), checkpoint::tensors_of(model, state.slot_type(), slot_suffixes(state))}};
+  const EngineConfig& config = engine.config();
+  return {{std::string(checkpoint::model_file), weight_tensors(config)},
+          {std::string(checkpoint::optimizer_file), trained_tensors(config, state.slot_type(), slot_suffixes(state))}};
 }
 
 checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, Team& team) {

@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
 constexpr Index row_capacity = 256;
-constexpr float lowest = -1.0e38f;  // times a scale finite
+constexpr float lowest = -1.0e20f;  // finite times any scale that a model may have
 
 /// A worker's workspace. queries, staged: a place for what is widened; sums: o before it is divided; largest: of the unscaled
 /// scores; total: 16 partial sums a row.

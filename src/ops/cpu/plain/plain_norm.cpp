@@ -283,7 +283,7 @@ class PlainNorm final : public Norm {
                };
                over_rows(passes.centre, pass);
                over_rows(passes.scale, pass);
-               over_columns(passes.gain_gradient);
+               if (call.d_gain) over_columns(passes.gain_gradient);
                if (call.d_bias) over_columns(passes.bias_gradient);
                over_rows(passes.times_gain, pass);
                over_rows(passes.mean_gradients, pass);

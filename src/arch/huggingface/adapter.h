@@ -1,0 +1,31 @@
+#pragma once
+
+// Adapters as PEFT publishes them (github.com/huggingface/peft: tuners/lora/config.py, LoraConfig; utils/save_and_load.py):
+// adapter_config.json, and tensors named "base_model.model.<module>.lora_A.weight" [r, in] and ".lora_B.weight" [out, r].
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arch/huggingface/tensors.h"
+#include "base/json.h"
+
+namespace lockstep::arch::huggingface {
+
+/// A tensor of an adapter: it has the same elements in the same order there.
+struct AdapterTensor {
+  std::string name, published;
+  Shape shape;
+};
+
+/// All tensors of the model's adapters, in the order of its table.
+std::vector<AdapterTensor> adapter_tensors(const ModelConfig& config, Family family);
+
+/// adapter_config.json; `base`: which model the adapters are of, as PEFT's base_model_name_or_path has it.
+Json adapter_config(const ModelConfig& config, Family family, const std::string& base);
+
+/// What such a file says; the targets follow from the tensors. Throws UserError, naming `what`, for methods and options that
+/// adapters do not have here.
+Adapter adapter_from_config(const Json& json, std::string_view what);
+
+}  // namespace lockstep::arch::huggingface

@@ -1,0 +1,146 @@
+// Adapters as a user types them: trained beside a model, resumed, taken out, merged, read beside it.
+
+#include <gtest/gtest.h>
+
+#include "app/train_command.h"
+#include "base/json.h"
+
+namespace lockstep::app {
+namespace {
+
+class AdaptersCommand : public TrainCommand {
+ protected:
+  void SetUp() override {
+    TrainCommand::SetUp();
+    // A model to begin with, as others publish it.
+    const Outcome trained = lockstep(words("base", {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu",
+                                                    "model.n_kv_head=1", "model.tied=false"}));
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    ASSERT_EQ(lockstep({"convert", at("base"), at("model")}).code, 0);
+  }
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  std::vector<std::string> tuned(const std::string& run, std::vector<std::string> more = {}) const {
+    std::vector<std::string> all{"train",
+                                 at("data"),
+                                 "train.init_from=" + at("model"),
+                                 "log.dir=" + at(run),
+                                 "adapter.rank=3",
+                                 "optimizer.learning_rate=0.01",
+                                 "train.max_iters=6",
+                                 "train.eval_interval=3",
+                                 "train.eval_iters=2",
+                                 "train.warmup_iters=0",
+                                 "model.batch_size=4",
+                                 "model.block_size=12",
+                                 "sample.tokens=10",
+                                 "train.threads=1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::string text_of(std::vector<std::string> more) const {
+    std::vector<std::string> all{"generate", "--prompt", "the", "--tokens", "30", "--temperature", "0", "--color", "never"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = lockstep(all);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  }
+};
+
+TEST_F(AdaptersCommand, LearnAndSayWhatIsTrained) {
+  const Outcome outcome = lockstep(tuned("a"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("adapters of rank 3 beside all, scale 5.333"), std::string::npos) << outcome.out;
+  const std::vector<double> seen = losses("a");
+  EXPECT_LT(seen.back(), seen.front());
+}
+
+TEST_F(AdaptersCommand, AResumedRunLearnsTheBitsOfAWholeOne) {
+  const std::vector<std::string> alike{"train.dtype=bf16", "optimizer.decay_lr=false"};
+  ASSERT_EQ(lockstep(tuned("whole", alike)).code, 0);
+  ASSERT_EQ(lockstep(tuned("half", {alike[0], alike[1], "train.max_iters=3"})).code, 0);
+  const Outcome resumed = lockstep({"train", "train.init_from=resume", "log.dir=" + at("half"), "train.max_iters=6"});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  for (const char* part : {"model", "optimizer"}) {
+    const std::string name = std::string("/checkpoints/step_6/") + part + ".safetensors";
+    EXPECT_TRUE(file("whole" + name) == file("half" + name)) << part;
+  }
+}
+
+TEST_F(AdaptersCommand, AreReadBesideTheirModelAndMergedAsInTheRun) {
+  ASSERT_EQ(lockstep(tuned("a", {"adapter.targets=q,v,down", "train.max_iters=20"})).code, 0);
+  const Outcome out = lockstep({"convert", at("a"), at("adapter")});
+  ASSERT_EQ(out.code, 0) << out.err;
+  EXPECT_NE(out.out.find("converted the adapters of "), std::string::npos) << out.out;
+  ASSERT_EQ(lockstep({"convert", at("a"), at("merged"), "--merge"}).code, 0);
+  ASSERT_EQ(lockstep({"convert", at("a"), at("merged.gguf"), "--merge"}).code, 0);
+  const std::string text = text_of({at("a")});
+  EXPECT_EQ(text_of({at("model"), "--adapter", at("adapter")}), text);
+  EXPECT_EQ(text_of({at("base"), "--adapter", at("adapter")}), text);
+  EXPECT_EQ(text_of({at("merged")}), text);
+  EXPECT_NE(text_of({at("model")}), text);
+}
+
+TEST_F(AdaptersCommand, GoOnFromAFolder) {
+  ASSERT_EQ(lockstep(tuned("a", {"adapter.alpha=7", "adapter.rank_stabilised=true"})).code, 0);
+  ASSERT_EQ(lockstep({"convert", at("a"), at("adapter")}).code, 0);
+  const Outcome more = lockstep(tuned("b", {"adapter.rank=4", "adapter.init_from=" + at("adapter")}));
+  EXPECT_EQ(more.code, 2);
+  EXPECT_NE(more.err.find("adapter.rank = 4: the model in "), std::string::npos) << more.err;
+  std::vector<std::string> words = tuned("b", {"adapter.init_from=" + at("adapter")});
+  std::erase(words, "adapter.rank=3");
+  const Outcome gone_on = lockstep(words);
+  ASSERT_EQ(gone_on.code, 0) << gone_on.err;
+  EXPECT_LT(losses("b").front(), losses("a").front());
+}
+
+struct Refused {
+  std::vector<std::string> words;
+  std::string message;
+};
+
+TEST_F(AdaptersCommand, WhatCannotBeIsRefusedWithTheReason) {
+  ASSERT_EQ(lockstep(tuned("a")).code, 0);
+  ASSERT_EQ(lockstep({"convert", at("a"), at("adapter")}).code, 0);
+  const std::vector<Refused> cases{
+      {tuned("b", {"numerics.canonical=true"}), "adapters are not summed by the ranges that make sums canonical"},
+      {tuned("b", {"memory.tiles=2x2"}), "a matrix with an adapter beside it is not cut"},
+      {tuned("b", {"adapter.targets=c_attn"}), "adapter.targets = c_attn"},
+      {tuned("b", {"adapter.rank=99"}), "above model.n_embd = 16"},
+      {words("b", {"adapter.init_from=" + at("adapter")}), "the model beside it would start with drawn weights"},
+      {{"convert", at("base"), at("x"), "--merge"}, "has no adapters"},
+      {{"convert", at("a"), at("x.gguf")}, "has adapters, and a GGUF file has a whole model"},
+      {{"convert", at("a"), at("x"), "--dtype", "bf16"}, "adapters are written in fp32"},
+      {{"generate", at("a"), "--adapter", at("adapter")}, "has adapters already"},
+      {{"generate", at("model"), "--adapter", at("data")}, "there is no adapter_config.json"},
+      {tuned("b", {"train.init_from=" + at("a"), "adapter.init_from=" + at("adapter")}), "has adapters already"}};
+  for (const auto& [words, message] : cases) {
+    const Outcome outcome = lockstep(words);
+    EXPECT_EQ(outcome.code, 2) << message;
+    EXPECT_NE(outcome.err.find(message), std::string::npos) << message << "\n" << outcome.err;
+  }
+}
+
+// A file that was damaged, or is another model's.
+TEST_F(AdaptersCommand, FilesOfAnotherModelAreRefused) {
+  ASSERT_EQ(lockstep(tuned("a")).code, 0);
+  ASSERT_EQ(lockstep({"convert", at("a"), at("adapter")}).code, 0);
+  const std::string config = file("adapter/adapter_config.json");
+  const auto refused = [&](const std::string& message) {
+    const Outcome outcome = lockstep({"generate", at("model"), "--adapter", at("adapter")});
+    EXPECT_EQ(outcome.code, 2) << message;
+    EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
+  };
+  std::string other = config;
+  other.replace(other.find("\"r\": 3"), 6, "\"r\": 4");
+  io::replace_file(folder_ / "adapter/adapter_config.json", other);
+  refused("but for this model it is [4, 16]");
+  io::replace_file(folder_ / "adapter/adapter_config.json", "{");
+  refused("adapter_config.json");
+  io::replace_file(folder_ / "adapter/adapter_config.json", config);
+  const std::string weights = file("adapter/adapter_model.safetensors");
+  io::replace_file(folder_ / "adapter/adapter_model.safetensors", weights.substr(0, weights.size() - 4));
+  refused("adapter_model.safetensors");
+}
+
+}  // namespace
+}  // namespace lockstep::app

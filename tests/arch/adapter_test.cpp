@@ -1,0 +1,112 @@
+// Which matrices have adapters, and what these are called.
+
+#include "arch/adapter.h"
+
+#include <gtest/gtest.h>
+
+#include "arch/config_json.h"
+#include "arch/huggingface/adapter.h"
+#include "support/tiny_model.h"
+
+namespace lockstep::arch {
+namespace {
+
+ModelConfig adapted(ModelConfig config, std::string_view targets = "all") {
+  config.adapter = {.rank = 4, .alpha = 8, .targets = adapter_targets(targets).value()};
+  return config;
+}
+
+std::vector<std::string> names_of(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const AdapterSite& site : adapter_sites(config, whole_dims(config))) names.emplace_back(site.name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Adapter, SitesAreTheMatricesThatAreAskedFor) {
+  EXPECT_EQ(names_of(adapted(support::tiny_llama())), (Names{"q", "k", "v", "o", "gate", "up", "down"}));
+  EXPECT_EQ(names_of(adapted(support::tiny_llama(), "v,q,down")), (Names{"q", "v", "down"}));
+  EXPECT_EQ(names_of(adapted(support::tiny_llama(), "mlp")), (Names{"gate", "up", "down"}));
+  EXPECT_EQ(names_of(adapted(support::tiny_model())), (Names{"qkv", "o", "up", "down"}));
+  EXPECT_EQ(names_of(support::tiny_model()), Names{});
+}
+
+TEST(Adapter, TargetsArePrintedAsTheyAreRead) {
+  for (const char* words : {"all", "q,k,v,o", "gate,up,down", "q,v", "down"}) EXPECT_EQ(words_of(*adapter_targets(words)), words);
+  EXPECT_EQ(words_of(*adapter_targets("attention, mlp")), "all");
+  for (const char* words : {"", "q,", "c_attn", "Q"}) EXPECT_FALSE(adapter_targets(words)) << words;
+}
+
+TEST(Adapter, ScaleIsAlphaOverTheRankOrItsRoot) {
+  EXPECT_EQ((Adapter{.rank = 16, .alpha = 32}).scale(), 2);
+  EXPECT_EQ((Adapter{.rank = 16, .alpha = 32, .rank_stabilised = true}).scale(), 8);
+}
+
+TEST(Adapter, AConfigurationIsReadAsItWasWritten) {
+  ModelConfig config = adapted(support::tiny_llama(), "q,v");
+  config.adapter.alpha = 12.5;
+  config.adapter.rank_stabilised = true;
+  EXPECT_EQ(model_from_json(to_json(config), "a test"), config);
+  EXPECT_EQ(to_json(support::tiny_llama()).find("adapter"), nullptr);
+}
+
+TEST(Adapter, WhatAModelCannotHaveIsRefused) {
+  const auto message = [](const ModelConfig& config) {
+    const std::vector<Problem> problems = check(config);
+    return problems.empty() ? std::string() : problems.front().message;
+  };
+  EXPECT_EQ(message(adapted(support::tiny_model(), "q")), "adapter.targets = q: this model's q, k and v are one matrix");
+  EXPECT_EQ(message(adapted(support::tiny_model(), "gate")), "adapter.targets = gate: this model has no such matrix");
+  ModelConfig wide = adapted(support::tiny_model());
+  wide.adapter.rank = 31;
+  EXPECT_EQ(message(wide), "adapter.rank = 31: above model.n_embd = 30, so it is no low rank");
+  ModelConfig phi3 = adapted(support::tiny_llama(), "up,down");
+  EXPECT_EQ(message(phi3), "");
+  phi3.family = "phi3";
+  EXPECT_EQ(message(phi3), "adapter.targets = up,down: this model's gate and up are one matrix");
+}
+
+TEST(Adapter, OnlyAdaptersAreTrained) {
+  const ModelConfig config = adapted(support::tiny_llama(), "q");
+  const ParameterCounts counts = count_parameters(config);
+  EXPECT_EQ(counts.trained, 2 * 4 * (30 + 60));
+  EXPECT_EQ(counts.total - counts.trained, count_parameters(support::tiny_llama()).total);
+}
+
+// As PEFT names them: LoraConfig's adapter_model.safetensors.
+TEST(Adapter, PublishedNamesAreThoseOfTheModulesBeside) {
+  using huggingface::Family;
+  const auto published = [](const ModelConfig& config, Family family) {
+    std::vector<std::string> names;
+    for (const auto& tensor : huggingface::adapter_tensors(config, family)) names.push_back(tensor.published);
+    return names;
+  };
+  EXPECT_EQ(published(adapted(support::tiny_llama(), "v"), Family::llama).front(),
+            "base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight");
+  EXPECT_EQ(published(adapted(support::tiny_model()), Family::gpt2).back(),
+            "base_model.model.transformer.h.1.mlp.c_proj.lora_B.weight");
+  EXPECT_EQ(huggingface::adapter_config(adapted(support::tiny_model()), Family::gpt2, "gpt2").at("target_modules").dump(),
+            R"(["attn.c_attn","attn.c_proj","mlp.c_fc","mlp.c_proj"])");
+}
+
+TEST(Adapter, OptionsThatChangeTheArithmeticAreRefused) {
+  const auto told = [](const char* json) {
+    try {
+      huggingface::adapter_from_config(Json::parse(json), "x.json");
+    } catch (const UserError& error) {
+      return error.problems().front().message;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none", "rank_pattern": {}})"), "");
+  EXPECT_EQ(told(R"({"peft_type": "IA3", "r": 4, "lora_alpha": 8})"), R"(x.json: "peft_type" is "IA3": LORA is read alone)");
+  EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 0, "lora_alpha": 8})"), R"(x.json: "r" is 0, but has to be a number above 0)");
+  EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "use_dora": true})"),
+            R"(x.json: "use_dora" is true, which adapters do not have here)");
+  EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "all"})"),
+            R"(x.json: "bias" is "all": biases are not trained beside adapters)");
+}
+
+}  // namespace
+}  // namespace lockstep::arch
