@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "app/cli/commands.h"
+#include "app/eval_task.h"
 #include "app/folder/answer_line.h"
 #include "app/loaded_model.h"
 #include "base/math/elementary.h"
@@ -29,6 +30,7 @@ struct EvalOptions {
   std::string data, logits;
   std::string split, ids = std::string(data::any_ids);
   std::optional<std::int64_t> length, stride;
+  std::vector<std::string> tasks;
 };
 
 /// DATA is a file; else prepared text.
@@ -52,8 +54,15 @@ void declare(AnswerLine& line, EvalOptions& options) {
       "that none before it had");
   line.option("--logits", options.logits, "FILE",
               "write logits [windows, T, vocabulary] in fp32 as safetensors; rows behind the text's end mean nothing");
-  line.daily({"--checkpoint", "--ranks", "--split", "--length", "--json", "--out"});
-  line.note("example:\n  lockstep eval runs/first data/fortunes/val.bin --length 64");
+  line.option(
+      "--task", options.tasks, "FILE",
+      "judge the model by a task in place of a text: choices (HellaSwag's, or context, choices, answer), answers (context, "
+      "answer), documents, or lambada:FILE. Can be repeated");
+  line.daily({"--task", "--checkpoint", "--ranks", "--split", "--length", "--json", "--out"});
+  line.note(
+      "examples:\n"
+      "  lockstep eval runs/first data/fortunes/val.bin --length 64\n"
+      "  lockstep eval models/qwen --task hellaswag_val.jsonl --task lambada:lambada_test.jsonl");
 }
 
 /// What the run of a checkpoint was told of its ids.
@@ -66,10 +75,18 @@ std::string ids_of_run(const Json& run) {
   return value->string();
 }
 
+/// Nothing keeps documents of a window from seeing each other here.
+data::TokenText demand_unpacked(data::TokenText text) {
+  if (!text.packing) return text;
+  throw UserError(fmt::format("{}: its windows have whole documents, which would see each other", text.file.path()),
+                  "evaluate a text that was prepared without --pack; a run evaluates packed ones as it trains "
+                  "(train.eval_only=true)");
+}
+
 /// The token file that the options mean.
 data::TokenText open_text(const EvalOptions& options, const LoadedModel& loaded, Session& session, Log& log) {
   data::TokenRequest request{.vocabulary = loaded.inference->context().config.vocabulary, .ids = options.ids, .option = "--ids "};
-  if (is_token_file(options)) return data::open_tokens(options.data, request);
+  if (is_token_file(options)) return demand_unpacked(data::open_tokens(options.data, request));
   std::string folder = options.data;
   if (folder.empty()) {
     const Json* known = loaded.manifest.run.is_object() ? loaded.manifest.run.find("data_folder") : nullptr;
@@ -78,7 +95,7 @@ data::TokenText open_text(const EvalOptions& options, const LoadedModel& loaded,
     if (options.ids == data::any_ids) request.ids = ids_of_run(loaded.manifest.run);
   }
   const std::array<std::string, 1> name{options.split + ".bin"};
-  data::TokenText text = data::open_tokens(io::Path(folder) / name[0], request);
+  data::TokenText text = demand_unpacked(data::open_tokens(io::Path(folder) / name[0], request));
   comm::together(session.world(), [&] {
     const auto description = data::read_description(folder);
     if (session.lead() && description && description->find(name[0]) != nullptr)
@@ -178,7 +195,16 @@ Answer answer_of(const LoadedModel& loaded, const data::TokenText& text, const W
 
 void evaluate_model(const EvalOptions& options, AnswerLine& line, Session& session) {
   Log log(stderr, session.lead() ? Level::warning : Level::critical);
+  std::vector<data::Task> tasks;
+  comm::together(session.world(), [&] {
+    for (const std::string& task : options.tasks) tasks.push_back(data::read_task(task));
+  });
   const LoadedModel loaded = load_model(options.from, options.length, session, log);
+  if (!tasks.empty()) {
+    const Answer answer = judge_by_tasks(loaded, tasks, options.stride.value_or(0), session, log);
+    if (session.lead()) line.print(answer);
+    return;
+  }
   const data::TokenText text = open_text(options, loaded, session, log);
   data::demand_known_ids(text.file, loaded.inference->context().config.vocabulary);
   const Windows windows = windows_of(options, text.file, loaded.inference->context().config.block_size);
@@ -190,12 +216,14 @@ int run(const Arguments& arguments) {
   EvalOptions options;
   AnswerLine line("eval",
                   "Loss, perplexity and bits per byte of a trained model on a text. It is read window by window. Every token "
-                  "but the first is foretold, and counts, once.");
+                  "but the first is foretold, and counts, once. Or what it makes of tasks.");
   declare(line, options);
   if (!line.read(arguments)) return 0;
   line.demand(!is_token_file(options) || options.split.empty(),
               fmt::format("--split {}: {} is no folder of prepared text, and has no parts", options.split, options.data),
               "leave --split out, or give the folder");
+  line.demand(options.tasks.empty() || (options.data.empty() && options.split.empty() && options.logits.empty()),
+              "--task: a task is a text of its own", "leave DATA, --split and --logits out");
   if (options.split.empty()) options.split = "val";
   options.from.read(line.problems());
   line.collect([&] { demand_output("--logits", options.logits, is_own_logits); });

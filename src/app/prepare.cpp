@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "app/cli/day.h"
 #include "app/cli/other_words.h"
 #include "app/folder/folder_owner.h"
+#include "app/start/packed_text.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -32,7 +35,7 @@ struct Options {
   std::string input, tokenizer = "char", out, format = "auto";
   std::string chat_template, train_on = "auto", too_long = "refuse", date;
   std::int64_t threads = 0, shards = 0, length = 0, show = 0;
-  bool binary = false;
+  bool binary = false, pack = false;
 };
 
 template <class T>
@@ -73,6 +76,10 @@ bool parse(const Arguments& arguments, Options& options) {
   line.option("--length", options.length, "N", "the most tokens of a conversation; 0: any number");
   line.choice("--too-long", options.too_long, words_list<data::TooLong>(),
               "what becomes of a longer conversation; cut: its last turns are left out");
+  line.flag(
+      "--pack", options.pack,
+      "fill windows of --length tokens with whole documents of JSONL, as many as fit (best-fit decreasing), for training in "
+      "which they do not see each other");
   line.option("--date", options.date, "YYYY-MM-DD", "the day that a template writes as today's; else it is today");
   line.option("--show", options.show, "N", "print the first N documents with what is taught, ids and ends");
   line.undeclared(other_words(WordsOf::prepare));
@@ -90,6 +97,7 @@ bool parse(const Arguments& arguments, Options& options) {
       "  lockstep prepare articles/ --tokenizer hf:llama3/tokenizer.json --out data/articles\n"
       "  lockstep prepare articles/ --tokenizer bpe:32768 --out data/articles\n"
       "  lockstep prepare chats.jsonl --tokenizer hf:models/qwen --length 2048 --show 3 --out data/chats\n"
+      "  lockstep prepare chats.jsonl --tokenizer hf:models/qwen --length 2048 --too-long drop --pack --out data/chats\n"
       "  lockstep prepare alpaca.jsonl.gz --tokenizer hf:models/base --chat-template chatml --out data/alpaca\n"
       "  lockstep prepare dump.jsonl.zst --out data/dump\n"
       "  xzcat dump.xz | lockstep prepare - --out data/dump\n"
@@ -117,6 +125,14 @@ void check(const Options& options) {
     problems.push_back({fmt::format("--too-long {}: nothing says what is too long", options.too_long),
                         "give the most tokens of a conversation: --length 2048"});
   }
+  if (options.pack && options.length == 0) {
+    problems.push_back({"--pack: nothing says how long windows are",
+                        "give the tokens of a window, which training has as model.block_size: --length 2048"});
+  }
+  if (options.pack && options.shards > 0) {
+    problems.push_back({fmt::format("--shards {}: packed windows are not cut into shards", options.shards),
+                        "leave it out: all ranks draw from one file (data.shards=global)"});
+  }
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
@@ -133,14 +149,18 @@ int run(const Arguments& arguments) {
                                                     .chats = {.chat_template = options.chat_template,
                                                               .train_on = choice_from<data::TrainOn>(options.train_on).value(),
                                                               .length = options.length,
+                                                              .packed = options.pack,
                                                               .too_long = choice_from<data::TooLong>(options.too_long).value(),
                                                               .now = day_of(options.date)},
                                                     .show = options.show,
+                                                    .pack = options.pack,
                                                     .shards = static_cast<int>(options.shards),
                                                     .threads = narrow<std::size_t>(options.threads)},
                                                    log);
+  std::vector<std::string> next{"train", options.out};
+  if (options.pack) std::ranges::move(settings_for(*result.description.packing), std::back_inserter(next));
   fmt::print("prepared {} in {} ({:.0f} MB/s); next: {}\n", format_bytes(result.bytes), format_seconds(result.seconds),
-             static_cast<double>(result.bytes) * 1e-6 / result.seconds, own_command({"train", options.out}));
+             static_cast<double>(result.bytes) * 1e-6 / result.seconds, own_command(next));
   return 0;
 }
 

@@ -57,6 +57,7 @@ Corpus open_corpus(const io::Path& folder, const CorpusRequest& request, Log& lo
   corpus.train_text_bytes = description->find(request.train)->text_bytes;
   corpus.val_text_bytes = description->find("val.bin")->text_bytes;
   corpus.document_end = end_of_documents(*description, *corpus.tokenizer);
+  corpus.packing = description->packing;
   return corpus;
 }
 
@@ -87,6 +88,7 @@ Corpus told_corpus(const io::Path& folder, const std::string& told) {
   if (description.is_null()) return corpus;
   const TokenDescription described = description_from_json(description, (folder / description_file).string());
   corpus.tokenizer = make_tokenizer(described.tokenizer);
+  corpus.packing = described.packing;
   return corpus;
 }
 
@@ -116,12 +118,12 @@ TokenText open_tokens(const io::Path& path, const TokenRequest& request) {
     if (facts != nullptr) {
       demand_told(request, description->format, (folder / description_file).string());
       return {open_described(folder, *description, facts->name), facts->text_bytes,
-              facts->mask ? facts->mask->targets : facts->tokens};
+              facts->mask ? facts->mask->targets : facts->tokens, description->packing};
     }
   }
   TokenFile file = open_token_file(path.string(), request);
   const std::int64_t tokens = file.tokens();
-  return {std::move(file), 0, tokens};
+  return {.file = std::move(file), .targets = tokens};
 }
 
 }  // namespace lockstep::data

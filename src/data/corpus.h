@@ -22,6 +22,7 @@ struct Corpus {
   std::int64_t train_text_bytes = 0;     ///< 0: not known
   std::int64_t val_text_bytes = 0;
   std::optional<std::int32_t> document_end = {};  ///< the token behind each document, where the text is documents
+  std::optional<Packing> packing = {};            ///< windows have whole documents
   std::int64_t vocabulary() const { return train.format().vocabulary; }
 };
 
@@ -51,6 +52,7 @@ struct TokenText {
   TokenFile file;
   std::int64_t text_bytes = 0;  ///< of the tokens that are taught; 0: not known
   std::int64_t targets = 0;     ///< tokens that are taught
+  std::optional<Packing> packing = {};
 };
 
 /// The file as the tokens.json beside it describes it; without one, as its content says.

@@ -147,8 +147,9 @@ const Batch& WindowReader::read(std::int64_t index) {
   return batch_;
 }
 
-Sampler evaluation_sampler(const TokenFile& file, std::int64_t positions, std::uint64_t seed, const std::string& split) {
-  return Sampler({.order = Order::random,
+Sampler evaluation_sampler(const TokenFile& file, std::int64_t positions, std::uint64_t seed, const std::string& split,
+                           bool packed) {
+  return Sampler({.order = packed ? Order::partition : Order::random,
                   .seed = seed,
                   .name = "data.evaluation." + split,
                   .tokens = file.tokens(),

@@ -84,9 +84,10 @@ class WindowReader final : public WindowSource {
   Batch batch_;
 };
 
-/// `windows` windows drawn for evaluation on `split` ("train", "val"): another sequence than training's, the same ones at every
-/// evaluation, so that curves compare.
-Sampler evaluation_sampler(const TokenFile& file, std::int64_t positions, std::uint64_t seed, const std::string& split);
+/// Windows drawn for evaluation on `split` ("train", "val"): another sequence than training's, the same ones at every evaluation,
+/// so that curves compare. `packed`: of those that do not overlap.
+Sampler evaluation_sampler(const TokenFile& file, std::int64_t positions, std::uint64_t seed, const std::string& split,
+                           bool packed = false);
 /// Windows of the file such that each of its targets counts once, a window every `stride` tokens (0: T); the last may be shorter.
 Sampler whole_file_sampler(const TokenFile& file, std::int64_t positions, std::int64_t stride = 0);
 

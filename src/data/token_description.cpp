@@ -75,6 +75,13 @@ TokenDescription parsed(const Json& json, const std::string& what) {
     description.text = TextFacts{.bytes = text->at("bytes").integer(), .sha256 = text->at("sha256").string()};
     check_count(description.text->bytes, "bytes", what);
   }
+  if (const Json* packing = json.find("packing")) {
+    const std::int64_t separator = packing->at("separator").integer(), length = packing->at("length").integer();
+    check_count(length - 1, "length", what);
+    if (separator < 0 || separator >= description.format.vocabulary)
+      throw UserError(fmt::format("{}: \"separator\" is {}, which is no token", what, separator), remedy);
+    description.packing = Packing{length, static_cast<std::int32_t>(separator)};
+  }
   for (const auto& [name, facts] : json.at("files").object()) {
     description.files.push_back({.name = name,
                                  .tokens = facts.at("tokens").integer(),
@@ -133,6 +140,10 @@ Json to_json(const TokenDescription& description) {
   if (description.documents > 0) json.set("documents", description.documents);
   if (description.text) {
     json.set("text", Json::Object{{"bytes", description.text->bytes}, {"sha256", description.text->sha256}});
+  }
+  if (description.packing) {
+    json.set("packing",
+             Json::Object{{"length", description.packing->length}, {"separator", std::int64_t{description.packing->separator}}});
   }
   json.set("files", std::move(files));
   return json;

@@ -8,7 +8,7 @@
 //
 // "text": {"bytes": ..., "sha256": "..."} says what was prepared. Of JSONL it also has "documents"; a file with a loss mask has
 // "mask": {"name": "train.mask.bin", "targets": ..., "sha256":
-// "..."}.
+// "..."}. Where windows have whole documents, "packing" is {"length": 2048, "separator": 151645}.
 
 #include <cstdint>
 #include <optional>
@@ -41,6 +41,13 @@ struct TextFacts {
   std::string sha256;
 };
 
+/// How documents lie in the files where windows have whole ones.
+struct Packing {
+  std::int64_t length = 0;     ///< tokens of a window, which begins at each multiple of them
+  std::int32_t separator = 0;  ///< the token between documents, and behind the last of a window; no document has it
+  friend bool operator==(const Packing&, const Packing&) = default;
+};
+
 struct TokenDescription {
   Json tokenizer;  ///< Tokenizer::describe()
   TokenFormat format;
@@ -48,6 +55,7 @@ struct TokenDescription {
   std::int64_t documents = 0;   ///< of JSONL; 0: of text files
   std::vector<TokenFileFacts> files;
   std::optional<TextFacts> text = {};  ///< none: made by an older version
+  std::optional<Packing> packing = {};
 
   /// Null when no such file is described.
   const TokenFileFacts* find(std::string_view name) const;

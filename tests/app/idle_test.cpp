@@ -72,6 +72,7 @@ const std::map<std::string_view, Words> kOthers{
     {"model.family", {"mistral"}},
     {"model.n_head", {"6"}},
     {"adapter.targets", {"attention"}},
+    {"eval.tasks", {"/no/such/task.jsonl"}},
     {"adapter.init_from", {"/no/such/adapter"}},
     {"optimizer.rounding", {"stochastic"}},
 };
@@ -112,7 +113,7 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
       model.gated, static_cast<int>(model.init), model.bias, model.qkv_bias, model.tied, model.dropout, model.norm_eps,
       model.qk_norm, model.post_norm, model.unit_offset, model.embedding_scale, model.attention_scale, model.attention_softcap,
       model.logit_softcap, model.window, model.family);
-  add(model.adapter.rank, config.adapter.init_from.value_or(""));
+  add(model.adapter.rank, config.adapter.init_from.value_or(""), config.eval.tasks.value_or(""));
   if (model.adapter.used()) add(model.adapter.scale(), model.adapter.targets);
   if (model.window > 0) add(model.global_every);
   if (arch::has_local_theta(model)) add(model.rope.local_theta);

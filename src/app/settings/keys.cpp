@@ -145,6 +145,12 @@ std::vector<Key> data_keys() {
   };
 }
 
+std::vector<Key> eval_keys() {
+  return {key<&RunConfig::eval, &RunConfig::Eval::tasks>(
+      "eval.tasks", Rule::any(), loose, "",
+      "files of tasks, with commas between, that judge the model at each evaluation, as lockstep eval --task; null: none")};
+}
+
 std::vector<Key> optimizer_keys() {
   static const std::vector<std::string> methods = train::optimizer_names();
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), rate = Rule::between(0, kMany);
@@ -278,6 +284,7 @@ std::span<const Group> groups() {
                                          {"model", "the network"},
                                          {"adapter", "low-rank matrices that are trained in its place"},
                                          {"data", "what it reads"},
+                                         {"eval", "how it is judged, beside its losses"},
                                          {"optimizer", "how it learns"},
                                          {"sample", "text written while training"},
                                          {"parallel", "how ranks share the work"},
@@ -294,7 +301,7 @@ std::span<const Key> keys() {
   static const std::vector<Key> all = [] {
     std::vector<Key> table;
     for (const auto& part :
-         {train_keys(), model_keys(), adapter_keys(), data_keys(), optimizer_keys(), sample_keys(), parallel_keys(),
+         {train_keys(), model_keys(), adapter_keys(), data_keys(), eval_keys(), optimizer_keys(), sample_keys(), parallel_keys(),
           memory_keys(), comm_and_numerics_keys(), kernel_keys(), checkpoint_and_log_keys()}) {
       table.insert(table.end(), part.begin(), part.end());
     }

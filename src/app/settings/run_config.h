@@ -111,6 +111,10 @@ struct RunConfig {
     bool documents = false;
     bool operator==(const Data&) const = default;
   };
+  struct Eval {
+    std::optional<std::string> tasks;
+    bool operator==(const Eval&) const = default;
+  };
   struct Optimizer {
     std::int64_t gas = 1;
     std::string name = "AdamW";
@@ -193,6 +197,7 @@ struct RunConfig {
   Train train;
   Model model;
   Adapter adapter;
+  Eval eval;
   Data data;
   Optimizer optimizer;
   Sample sample;

@@ -68,9 +68,9 @@ std::unique_ptr<comm::Communicator> reading_group(const RunConfig& config, comm:
 
 /// `sharers` read together; null: this rank for itself.
 std::unique_ptr<data::WindowSource> evaluation_windows(const RunConfig& config, const train::EngineConfig& settings,
-                                                       const data::TokenFile& file, const std::string& split,
+                                                       const data::TokenFile& file, const std::string& split, bool packed,
                                                        comm::Communicator* sharers) {
-  const data::Sampler sampler = data::evaluation_sampler(file, settings.positions, settings.seed, split);
+  const data::Sampler sampler = data::evaluation_sampler(file, settings.positions, settings.seed, split, packed);
   const std::int64_t samples = settings.samples, limit = config.train.eval_iters * samples;
   if (sharers == nullptr) return std::make_unique<data::WindowReader>(file, sampler, samples, settings.positions, limit);
   return std::make_unique<data::ScatteredWindows>(file, sampler, samples, settings.positions, limit, *sharers);
@@ -92,8 +92,8 @@ TrainingData::TrainingData(const RunConfig& config, const train::EngineConfig& s
       text_(own_ ? *own_ : corpus.train),
       sampler_(training_sampler(config, text_, group)),
       sharers_(reading_group(config, group)),
-      train_windows_(evaluation_windows(config, settings, corpus.train, "train", sharers_.get())),
-      val_windows_(evaluation_windows(config, settings, corpus.val, "val", sharers_.get())) {
+      train_windows_(evaluation_windows(config, settings, corpus.train, "train", corpus.packing.has_value(), sharers_.get())),
+      val_windows_(evaluation_windows(config, settings, corpus.val, "val", corpus.packing.has_value(), sharers_.get())) {
   const data::LoaderShape shape{.samples = settings.samples,
                                 .positions = settings.positions,
                                 .microbatches = settings.plan.microbatches,

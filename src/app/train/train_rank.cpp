@@ -17,6 +17,7 @@
 #include "app/start/cut_state.h"
 #include "app/start/kept_batch.h"
 #include "app/start/memory_limit.h"
+#include "app/start/packed_text.h"
 #include "app/start/resources.h"
 #include "app/start/roles.h"
 #include "app/start/run_start.h"
@@ -25,6 +26,8 @@
 #include "app/start/text_ends.h"
 #include "app/start/training_data.h"
 #include "app/train/run_summary.h"
+#include "app/train/task_lines.h"
+#include "base/number_text.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
 #include "comm/agreement.h"
@@ -116,8 +119,10 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
   if (!corpus.tokenizer) demand_description(start, data_folder(config), vocabulary);
   if (config.data.documents) {
     text.document_end = corpus.tokenizer ? corpus.tokenizer->end_of_text() : corpus.document_end;
+    if (corpus.packing) text.document_end = corpus.packing->separator;
     if (!text.document_end) problems.push_back(no_document_end(config, corpus));
   }
+  if (corpus.packing) std::ranges::move(check_packed(config, *corpus.packing), std::back_inserter(problems));
   Json published = published_of(config, start, corpus.tokenizer.get(), session.world(), log);
   Json identity = identify_run(config, start, vocabulary, std::move(problems), session, log);
   auto traced = config.log.trace && !roles.serves() ? std::make_unique<train::OpSpans>() : nullptr;
@@ -230,14 +235,42 @@ void announce_start(const Run& run, const std::string& note) {
   if (!note.empty()) run.log.info(note);
 }
 
+/// Every replica judges all of them: it may have a part of the weights alone.
+std::unique_ptr<TaskLines> task_lines(const Run& run, std::vector<data::Task> tasks, train::Engine& engine) {
+  std::unique_ptr<io::AppendedFile> file;
+  if (run.session.lead()) file = std::make_unique<io::AppendedFile>(run.folder.path() / "tasks.jsonl");
+  const JudgeParts parts{.model = engine.share(),
+                         .tokenizer = *run.corpus.tokenizer,
+                         .groups = engine.groups(),
+                         .runtime = run.session.runtime(),
+                         .log = run.log,
+                         .divides = false};
+  return std::make_unique<TaskLines>(std::move(tasks), parts, std::move(file));
+}
+
+/// The tasks of eval.tasks. Collective.
+std::vector<data::Task> tasks_of(const Run& run) {
+  std::vector<data::Task> tasks;
+  if (!run.config.eval.tasks) return tasks;
+  comm::together(run.session.world(), [&] {
+    if (!run.corpus.tokenizer) {
+      throw UserError(fmt::format("eval.tasks = {}: the text has no tokenizer", *run.config.eval.tasks),
+                      "prepare it with lockstep prepare, or leave eval.tasks out");
+    }
+    for (const std::string& task : parts_of_list(*run.config.eval.tasks, ',')) tasks.push_back(data::read_task(task));
+  });
+  return tasks;
+}
+
 /// Who is told of a run that starts behind `state`, in this order.
 train::RunListeners outputs_of(const Run& run, const Steps& steps, const train::RunState& state, const train::MemoryUse& memory,
-                               train::Engine& engine, train::TrainingHistory& history) {
+                               train::Engine& engine, train::TrainingHistory& history, std::vector<data::Task> tasks) {
   const RunConfig& config = run.config;
   const io::Path& folder = run.folder.path();
   train::RunListeners outputs;
   const auto add = [&]<class Output>(std::unique_ptr<Output> output) { outputs.push_back(std::move(output)); };
   add(std::make_unique<train::HistoryKeeper>(history));
+  if (!tasks.empty()) add(task_lines(run, std::move(tasks), engine));
   if (run.traced)
     add(std::make_unique<train::RunTrace>(run.folder.trace_file(), config.log.trace_steps, run.traced->log(),
                                           engine.groups().all(), run.log));
@@ -266,6 +299,7 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   Memories memories;  // first, so that it goes last: a thread of the text's reads ahead into it
   train::Engine engine(run.settings(), session.runtime(), *run.ops, roles.group(), roles.updater());
   const parallel::Groups& groups = engine.groups();
+  std::vector<data::Task> tasks = tasks_of(run);
   TrainingData text(run.config, run.settings(), run.corpus, session, groups.data(), run.log);
   const Steps steps = length_of_run(run.config, text, groups.all());
   demand_memory({run.config, run.settings(), groups.at(), session.runtime().device(), run.made.memory}, session.world());
@@ -283,7 +317,7 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
                                               run.corpus.tokenizer.get(), session.team(), run.log});
   train::TrainingHistory history;
   const train::MemoryUse memory{.kept = had.kept_bytes(), .committed = had.all_bytes()};
-  train::RunListeners outputs = outputs_of(run, steps, state, memory, engine, history);
+  train::RunListeners outputs = outputs_of(run, steps, state, memory, engine, history, std::move(tasks));
   const std::int64_t batches = text.train_windows().batches() + text.val_windows().batches();
   announce_start(run, train::note_of_long_evaluation(engine, batches, had.peak_flops));
   trainer.run(state, std::move(outputs));

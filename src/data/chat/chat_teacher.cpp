@@ -123,16 +123,17 @@ std::size_t ChatTeacher::first_taught(const ChatRow& row) const {
 // Whether the conversation has a place in the length, with as many of its first turns as do.
 bool ChatTeacher::fit(ChatRow& row, ChatCounts& counts) const {
   if (rules_.length == 0) return true;
-  const std::int64_t count = tokens(write(row.conversation));
-  if (count <= rules_.length) return true;
+  const std::int64_t most = rules_.length - (rules_.packed ? 1 : 0), count = tokens(write(row.conversation));
+  if (count <= most) return true;
   if (rules_.too_long == TooLong::refuse)
     throw UserError(
-        fmt::format("the conversation has {} tokens, more than --length {}", format_count(count), rules_.length),
+        fmt::format("the conversation has {} tokens{}, more than --length {}", format_count(count + rules_.length - most),
+                    rules_.packed ? " with what ends it" : "", rules_.length),
         "take a larger --length, leave such conversations out (--too-long drop) or their last turns (--too-long cut)");
   Json::Array& messages = row.conversation.messages;
   while (rules_.too_long == TooLong::cut && messages.size() > row.prompt + 1) {
     messages.pop_back();
-    if (!is_assistant(messages.back()) || tokens(write(row.conversation)) > rules_.length) continue;
+    if (!is_assistant(messages.back()) || tokens(write(row.conversation)) > most) continue;
     ++counts.cut;
     return true;
   }

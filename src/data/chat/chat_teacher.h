@@ -31,6 +31,7 @@ struct ChatRules {
   std::string chat_template = {};  ///< a file or a name (ChatTemplate::open); empty: the tokenizer's
   TrainOn train_on = TrainOn::automatic;
   std::int64_t length = 0;  ///< the most tokens of a conversation; 0: any number
+  bool packed = false;      ///< what ends a conversation has a place in the length, too
   TooLong too_long = TooLong::refuse;
   std::tm now = {};  ///< the day that templates write as today's
 };

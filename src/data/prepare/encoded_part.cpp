@@ -10,6 +10,7 @@ namespace lockstep::data {
 void EncodedPart::clear() {
   count_ = text_bytes_ = 0;
   mask_.clear();
+  documents_.clear();
   unknown_.clear();
 }
 
@@ -36,7 +37,16 @@ void EncodedPart::add(const Tokenizer& tokenizer, std::string_view text, bool ta
 }
 
 void EncodedPart::add(const Tokenizer& tokenizer, const Document& document, bool prompts) {
-  if (document.taught) return add_conversation(tokenizer, document.text, *document.taught);
+  const std::size_t before = count_;
+  if (document.taught) {
+    add_conversation(tokenizer, document.text, *document.taught);
+  } else {
+    add_plain(tokenizer, document, prompts);
+  }
+  documents_.push_back(static_cast<std::int64_t>(count_ - before));
+}
+
+void EncodedPart::add_plain(const Tokenizer& tokenizer, const Document& document, bool prompts) {
   begin_text(tokenizer, prompts || document.prompt.empty());
   add(tokenizer, document.prompt, prompts, false);
   add(tokenizer, document.text, true, !document.prompt.empty());

@@ -31,6 +31,9 @@ class EncodedPart {
   /// 1: a token is taught.
   std::span<const std::uint8_t> mask() const { return mask_; }
 
+  /// Tokens of each document.
+  std::span<const std::int64_t> documents() const { return documents_; }
+
   /// Whether some conversation ever added has the end of a text inside.
   bool ends_inside() const { return ends_inside_; }
 
@@ -40,6 +43,7 @@ class EncodedPart {
 
  private:
   void add(const Tokenizer& tokenizer, std::string_view text, bool taught, bool goes_on);
+  void add_plain(const Tokenizer& tokenizer, const Document& document, bool prompts);
   void begin_text(const Tokenizer& tokenizer, bool taught);
   void add_conversation(const Tokenizer& tokenizer, std::string_view text, std::span<const Taught> taught);
   void end_document(const Tokenizer& tokenizer, bool taught);
@@ -49,6 +53,7 @@ class EncodedPart {
   std::size_t text_bytes_ = 0;      // of what is taught
   std::vector<std::int32_t> ids_;   // the first count_
   std::vector<std::uint8_t> mask_;  // count_ of them
+  std::vector<std::int64_t> documents_;
   std::string unknown_;
   bool ends_inside_ = false;
   std::vector<std::byte> packed_;

@@ -48,11 +48,12 @@ void refuse_options_of_chats(const PrepareOptions& options, bool documents) {
                     "leave it out, or give JSONL (--format jsonl) with a conversation a line: messages, ShareGPT or Alpaca");
   };
   refuse_where(!rules.chat_template.empty(), "--chat-template " + rules.chat_template);
-  refuse_where(rules.length != 0, fmt::format("--length {}", rules.length));
+  refuse_where(rules.length != 0 && !(documents && options.pack), fmt::format("--length {}", rules.length));
   const bool of_turns = rules.train_on == TrainOn::assistant || rules.train_on == TrainOn::last;
   refuse_where(of_turns || (!documents && rules.train_on != TrainOn::automatic),
                fmt::format("--train-on {}", lockstep::word_of(rules.train_on)));
   refuse_where(!documents && options.show != 0, fmt::format("--show {}", options.show));
+  refuse_where(!documents && options.pack, "--pack");
 }
 
 LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& choice, const Tokenizer* tokenizer,

@@ -25,6 +25,7 @@
 #include "data/prepare/encoded_part.h"
 #include "data/prepare/line_reader.h"
 #include "data/prepare/ordered_work.h"
+#include "data/prepare/packing.h"
 #include "data/prepare/shown_document.h"
 #include "data/prepare/staging.h"
 #include "data/prepare/text_input.h"
@@ -35,8 +36,6 @@
 #include "data/text/source.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_choice.h"
-#include "io/checksum.h"
-#include "io/file.h"
 #include "io/sha256.h"
 
 namespace lockstep::data {
@@ -65,12 +64,6 @@ struct Contents {
   ChatCounts chats = {};
 };
 
-std::uint64_t checksum_of(std::string_view text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  const std::size_t words = bytes.size() / 8 * 8;
-  return io::checksum(bytes.first(words), 8, 0) + io::checksum(bytes.subspan(words), 1, words);
-}
-
 class Preparation {
  public:
   Preparation(const PrepareOptions& options, const TextSource& source, TokenizerChoice choice,
@@ -96,11 +89,7 @@ class Preparation {
     demand_space();
     TokenWriter train(staging_.path() / "train.bin"), val(staging_.path() / "val.bin");
     scan();
-    if (masks()) {
-      train.begin_mask();
-      val.begin_mask();
-    }
-    tokenise(train, val);
+    options_.pack ? tokenise_packed(train, val) : tokenise(train, val);
     train.sync();
     val.sync();
     std::vector<std::unique_ptr<TokenWriter>> shards;
@@ -112,6 +101,7 @@ class Preparation {
                                  .files = {train.commit(), val.commit()},
                                  .text = TextFacts{static_cast<std::int64_t>(source_.bytes()), text_hash_}};
     for (const auto& shard : shards) description.files.push_back(shard->commit());
+    description.packing = packing_;
     staging_.commit(description);
     return description;
   }
@@ -122,6 +112,12 @@ class Preparation {
   }
 
  private:
+  void tokenise_packed(TokenWriter& train, TokenWriter& val) {
+    packer_.emplace(staging_.path(), format_, options_.chats.length);
+    tokenise(packer_->train(), packer_->val());
+    packing_ = packer_->pack(train, val, options_.facts);
+  }
+
   // First pass: what is in every piece and in the text, and the vocabulary.
   void scan() {
     contents_.resize(pieces_.count());
@@ -255,6 +251,9 @@ class Preparation {
 
   // Second pass.
   void tokenise(TokenWriter& train, TokenWriter& val) {
+    for (TokenWriter* writer : {&train, &val}) {
+      if (masks()) writer->begin_mask();
+    }
     const auto for_training = static_cast<std::int64_t>(static_cast<double>(all_.characters) * train_fraction);
     std::vector<Contents> before(pieces_.count());
     for (std::size_t i = 1; i < before.size(); ++i) {
@@ -270,6 +269,7 @@ class Preparation {
         [&](std::size_t w, std::size_t item) {
           slots_[w].train.append_to(train);
           slots_[w].val.append_to(val);
+          if (packer_) packer_->note(slots_[w].train, slots_[w].val);
           shown += slots_[w].shown;
           progress.add(slots_[w].piece.text.size());
           done += slots_[w].piece.text.size();
@@ -359,6 +359,8 @@ class Preparation {
   std::vector<std::string> marked_;  // files that begin with a byte order mark
   Contents all_;
   TokenFormat format_;
+  std::optional<Packer> packer_;  // where documents are packed
+  std::optional<Packing> packing_;
 };
 
 }  // namespace
@@ -384,7 +386,7 @@ PrepareResult prepare(const PrepareOptions& options, Log& log) {
   for (const std::string& name : preparation.marked()) {
     log.warning(fmt::format("{} begins with a byte order mark (U+FEFF), which is a character of the text", name));
   }
-  if (preparation.ends_inside())
+  if (preparation.ends_inside() && !options.pack)
     log.warning("conversations have the token inside that ends documents; data.documents=true would part them there");
   if (const std::int64_t found = result.description.format.vocabulary; found < choice.vocabulary) {
     log.warning(fmt::format("the vocabulary has {} tokens, not {}: every word of the text is a token already",

@@ -26,6 +26,7 @@ struct PrepareOptions {
   io::Path out = {};                 ///< the folder for the three files; made when it is not there
   ChatRules chats = {};              ///< of JSONL
   std::int64_t show = 0;             ///< documents of JSONL that are printed with the facts
+  bool pack = false;                 ///< documents of JSONL into windows of chats.length tokens, whole
   int shards = 0;                    ///< also cut the training text into as many files (data/shards.h); 0: do not
   std::size_t threads = 0;           ///< 0: one a core
   const FolderLock* lock = nullptr;  ///< of `out`, where the caller has it; null: it is taken, without waiting for another

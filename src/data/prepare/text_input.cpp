@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <span>
 
 #include "base/error.h"
+#include "io/checksum.h"
 
 namespace lockstep::data {
 namespace {
@@ -44,6 +46,12 @@ void refuse_zeros(const TextPieces::Piece& piece) {
   if (zero == std::string_view::npos) return;
   throw UserError(fmt::format("{} is no text: its byte {} is zero", piece.file->name, piece.begin + zero),
                   "name text or JSONL; --binary takes any file's bytes as they are, with --tokenizer byte");
+}
+
+std::uint64_t checksum_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  const std::size_t words = bytes.size() / 8 * 8;
+  return io::checksum(bytes.first(words), 8, 0) + io::checksum(bytes.subspan(words), 1, words);
 }
 
 std::uint64_t least_token_bytes(TokenizerChoice::Kind kind, std::uint64_t text_bytes, std::int64_t characters) {

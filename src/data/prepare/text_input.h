@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
@@ -19,6 +20,9 @@ TextSource find_text(const PrepareOptions& options, const TextRules& rules, Log&
 
 /// Throws UserError for a piece that has a zero byte: it is of no text.
 void refuse_zeros(const TextPieces::Piece& piece);
+
+/// By which a piece is known that is read twice.
+std::uint64_t checksum_of(std::string_view text);
 
 /// The least that the tokens of a text take, as far as it is known: one that is too large is refused before it fills the disk.
 /// `characters` is 0 as long as they are not counted.

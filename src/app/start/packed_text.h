@@ -1,0 +1,19 @@
+#pragma once
+
+// Training on a text whose windows have whole documents (data/prepare/packing).
+
+#include <string>
+#include <vector>
+
+#include "app/settings/run_config.h"
+#include "base/error.h"
+#include "data/token_description.h"
+
+namespace lockstep::app {
+
+/// The settings with which a run reads such windows as they are, and documents do not see each other.
+std::vector<std::string> settings_for(const data::Packing& packing);
+/// Those that the run does not have.
+std::vector<Problem> check_packed(const RunConfig& config, const data::Packing& packing);
+
+}  // namespace lockstep::app

@@ -1,0 +1,182 @@
+#include "data/text/task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/text/trimmed.h"
+#include "data/text/documents.h"
+#include "io/file.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::string_view lambada = "lambada:";
+constexpr std::string_view forms_remedy =
+    "a line is {\"context\": ..., \"choices\": [...], \"answer\": 0}, {\"context\": ..., \"answer\": \"...\"}, {\"text\": ...} "
+    "or "
+    "HellaSwag's";
+
+[[noreturn]] void refuse(std::string message) { throw UserError(std::move(message), std::string(forms_remedy)); }
+
+const std::string& text_of(const Json& object, std::string_view key) {
+  const Json* const value = object.find(key);
+  if (value == nullptr || !value->is_string()) refuse(fmt::format("\"{}\" is {}", key, value == nullptr ? "missing" : "no text"));
+  return value->string();
+}
+
+/// Of the first of the members that is there; null: none is.
+const Json* first_of(const Json& object, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    if (const Json* value = object.find(key)) return value;
+  }
+  return nullptr;
+}
+
+const std::string& context_of(const Json& object) {
+  const Json* const value = first_of(object, {"context", "question", "prompt", "query"});
+  if (value == nullptr || !value->is_string()) refuse("there is no text \"context\", \"question\", \"prompt\" or \"query\"");
+  return value->string();
+}
+
+/// A number from 0 on, or as a text.
+std::size_t index_of(const Json* value, std::size_t count) {
+  std::optional<std::int64_t> index;
+  if (value != nullptr && value->is_int()) index = value->integer();
+  if (value != nullptr && value->is_string() && value->string().size() == 1) {
+    const char c = value->string().front();
+    if (c >= '0' && c <= '9') index = c - '0';
+    if (c >= 'A' && c <= 'Z') index = c - 'A';
+  }
+  if (!index || *index < 0 || *index >= static_cast<std::int64_t>(count)) {
+    refuse(fmt::format("\"answer\" (or \"gold\", \"label\") is {}, but has to be a number from 0 to {}",
+                       value == nullptr ? "missing" : value->dump(), count - 1));
+  }
+  return static_cast<std::size_t>(*index);
+}
+
+std::vector<std::string> texts_of(const Json& object, std::string_view key) {
+  const Json* const list = object.find(key);
+  if (list == nullptr || !list->is_array() || list->array().size() < 2)
+    refuse(fmt::format("\"{}\" is no list of two or more", key));
+  std::vector<std::string> texts;
+  for (const Json& one : list->array()) {
+    if (!one.is_string() || one.string().empty()) refuse(fmt::format("\"{}\" has what is no text, or is empty", key));
+    texts.push_back(one.string());
+  }
+  return texts;
+}
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+/// What WikiHow left in HellaSwag's texts (lm-eval, tasks/hellaswag/utils.py: preprocess).
+std::string without_marks(std::string_view given) {
+  std::string text(trimmed(given));
+  replace_all(text, " [title]", ". ");
+  for (std::size_t at = text.find('['); at != std::string::npos; at = text.find('[', at)) {
+    const std::size_t end = text.find(']', at);
+    const bool over_lines = end != std::string::npos && text.substr(at, end - at).find('\n') != std::string::npos;
+    if (end == std::string::npos) break;
+    over_lines ? void(++at) : void(text.erase(at, end + 1 - at));
+  }
+  replace_all(text, "  ", " ");
+  return text;
+}
+
+/// As Python's str.capitalize() has it, of ASCII.
+std::string capitalised(std::string text) {
+  const auto between = [](char c, char first, char last) { return c >= first && c <= last; };
+  for (char& c : text) c = between(c, 'A', 'Z') ? static_cast<char>(c + ('a' - 'A')) : c;
+  if (!text.empty() && between(text.front(), 'a', 'z')) text.front() = static_cast<char>(text.front() - ('a' - 'A'));
+  return text;
+}
+
+std::string behind_a_blank(const std::string& text) { return " " + text; }
+
+TaskItem hellaswag(const Json& object) {
+  TaskItem item;
+  item.context = without_marks(text_of(object, "activity_label") + ": " + text_of(object, "ctx_a") + " " +
+                               capitalised(text_of(object, "ctx_b")));
+  for (const std::string& ending : texts_of(object, "endings"))
+    item.continuations.push_back(behind_a_blank(without_marks(ending)));
+  item.right = index_of(object.find("label"), item.continuations.size());
+  return item;
+}
+
+TaskItem choice(const Json& object) {
+  TaskItem item{.context = context_of(object), .continuations = texts_of(object, "choices")};
+  std::ranges::transform(item.continuations, item.continuations.begin(), behind_a_blank);
+  item.right = index_of(first_of(object, {"answer", "gold", "label"}), item.continuations.size());
+  return item;
+}
+
+TaskItem answer(const Json& object) {
+  const Json* const wanted = first_of(object, {"answer", "target", "completion"});
+  if (wanted == nullptr || !wanted->is_string()) refuse("\"answer\" is no text");
+  return {.context = context_of(object), .continuations = {wanted->string()}};
+}
+
+TaskItem last_word(const Json& object) {
+  const std::string& text = text_of(object, "text");
+  const std::size_t blank = text.rfind(' ');
+  if (blank == std::string::npos || blank == 0) refuse("the text is one word: nothing stands before it");
+  return {.context = text.substr(0, blank), .continuations = {text.substr(blank)}};
+}
+
+TaskItem document(const Json& object) {
+  if (text_of(object, "text").empty()) refuse("the text is empty");
+  return {.context = {}, .continuations = {text_of(object, "text")}};
+}
+
+struct Form {
+  TaskKind kind;
+  TaskItem (*make)(const Json& object);
+};
+
+Form form_of(const Json& object, bool words) {
+  if (words) return {TaskKind::last_word, last_word};
+  if (object.find("endings") != nullptr) return {TaskKind::choices, hellaswag};
+  if (object.find("choices") != nullptr) return {TaskKind::choices, choice};
+  if (object.find("text") != nullptr) return {TaskKind::documents, document};
+  return {TaskKind::answers, answer};
+}
+
+}  // namespace
+
+Task read_task(const std::string& named) {
+  const bool words = named.starts_with(lambada);
+  const io::Path path(words ? named.substr(lambada.size()) : named);
+  constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
+  const std::string all = io::read_document(path, most_bytes);
+  Task task{.name = path.stem().string(), .items = {}};
+  std::optional<Form> form;
+  std::vector<Problem> problems;
+  std::int64_t number = 0;
+  for (std::string_view rest = all; !rest.empty() && problems.size() < most_bad_lines;) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    ++number;
+    try {
+      const std::optional<Json> object = parse_line(line);
+      if (!object) continue;
+      if (!form) form = form_of(*object, words);
+      task.items.push_back(form->make(*object));
+    } catch (const UserError& error) {
+      const Problem& problem = error.problems().front();
+      problems.push_back({fmt::format("{}, line {}: {}", path.string(), number, problem.message), problem.remedy});
+    }
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+  if (!form) throw UserError(fmt::format("{} has no line", path.string()), std::string(forms_remedy));
+  task.kind = form->kind;
+  return task;
+}
+
+}  // namespace lockstep::data
