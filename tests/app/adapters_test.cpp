@@ -54,6 +54,13 @@ TEST_F(AdaptersCommand, LearnAndSayWhatIsTrained) {
   EXPECT_LT(seen.back(), seen.front());
 }
 
+TEST_F(AdaptersCommand, BesideADrawnModelComeWithAWarning) {
+  const Outcome outcome = lockstep(words("drawn", {"adapter.rank=2"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE((outcome.out + outcome.err).find("adapter.rank = 2: the model beside the adapters is drawn and stays so"),
+            std::string::npos);
+}
+
 TEST_F(AdaptersCommand, AResumedRunLearnsTheBitsOfAWholeOne) {
   const std::vector<std::string> alike{"train.dtype=bf16", "optimizer.decay_lr=false"};
   ASSERT_EQ(lockstep(tuned("whole", alike)).code, 0);

@@ -227,6 +227,11 @@ std::vector<Problem> check_warmup(const app::RunConfig& config, const std::vecto
 // The rule of WordPlay for short runs, and what else deserves a word.
 void settle(Resolved& resolved) {
   app::RunConfig::Train& train = resolved.config.train;
+  if (resolved.config.adapter.rank > 0 && train.init_from.kind == app::InitFrom::Kind::scratch) {
+    resolved.warnings.push_back(fmt::format(
+        "adapter.rank = {}: the model beside the adapters is drawn and stays so; name one with train.init_from=FOLDER",
+        resolved.config.adapter.rank));
+  }
   if (train.max_epochs) return;  // how many iterations they have the text will tell
   if (train.max_iters < train.log_interval) {
     const std::int64_t interval = std::max<std::int64_t>(1, train.max_iters / 20);

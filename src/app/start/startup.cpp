@@ -118,6 +118,14 @@ void log_kernels(Log& log, const RunConfig& config, const Session& session) {
     log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");
   }
 }
+/// What of a model with adapters is trained.
+std::string trained_text(const arch::ModelConfig& model, const arch::ParameterCounts& counts) {
+  return fmt::format("{:.2f} M parameters ({:.2f} %): adapters of rank {} beside {}, scale {:.4g}",
+                     static_cast<double>(counts.trained) / 1e6,
+                     100 * static_cast<double>(counts.trained) / static_cast<double>(counts.total), model.adapter.rank,
+                     arch::words_of(model.adapter.targets), model.adapter.scale());
+}
+
 }  // namespace
 
 LogForm log_form(const RunConfig& config) {
@@ -136,12 +144,7 @@ void log_plainly(Log& log, const StartupFacts& facts, const Session& session) {
   log.info(fmt::format("Model:    {:.2f} M parameters: {} layers of width {}, {} heads, context {}",
                        static_cast<double>(counts.without_positions) / 1e6, model.layers, model.width, model.heads,
                        model.block_size));
-  if (model.adapter.used()) {
-    log.info(fmt::format("Trained:  {:.2f} M parameters ({:.2f} %): adapters of rank {} beside {}, scale {:.4g}",
-                         static_cast<double>(counts.trained) / 1e6,
-                         100 * static_cast<double>(counts.trained) / static_cast<double>(counts.total), model.adapter.rank,
-                         arch::words_of(model.adapter.targets), model.adapter.scale()));
-  }
+  if (model.adapter.used()) log.info("Trained:  " + trained_text(model, counts));
   if (facts.steps > 0 && !config.train.eval_only) {
     log.info(fmt::format("Training: {} steps of {} tokens ({:.3g} times the text), {}, seed {}{}", format_count(facts.steps),
                          format_count(each),
@@ -194,6 +197,7 @@ void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& 
   const arch::ParameterCounts counts = arch::count_parameters(model, config.optimizer.decay);
   log.info(fmt::format("number of parameters: {:.2f}M", static_cast<double>(counts.without_positions) / 1e6));
   log.info(fmt::format("Model size: num_params={}", counts.without_positions));
+  if (model.adapter.used()) log.info("trained: " + trained_text(model, counts));
   log.info(
       fmt::format("num decayed parameter tensors: {}, with {} parameters", counts.decayed_tensors, format_count(counts.decayed)));
   log.info(
