@@ -18,30 +18,31 @@ struct Sizes {
   std::string_view name;
   double memory, memory_rate, inside_rate, between_rate;  // GB, and GB/s a direction
   double best_product;                                    // of the peak: the best that is measured of a product alone
-  double attention;                                       // of the peak: both passes of causal attention in tiles
+  double attention;                                       // of that product: both passes of causal attention in tiles
   std::int64_t units;
   double host_memory, host_rate;  // GB, GB/s
   std::int64_t devices = 8;       // of a node, or of what NVLink connects
 };
 
-// Datasheets; best products as the MAMF finder of ml-engineering measures them; attention as FlashAttention-2 reaches it with
-// heads of 128 and samples of 16k (Dao 2023, figures 4 to 7: 190 TFLOPS on an A100, 330 on an H100). Newer devices: the H100's
-// share.
-// Where no product was measured alone it is 0.8 of the peak. The MI300X's is AMD's own ("Measuring Max-Achievable FLOPs").
-// Networks are those of hosts one rents: g5, g6e, p3dn, or 400 Gb/s a device.
-constexpr std::array<Sizes, 12> sizes{{{"a100", 80, 2000, 300, 25, 0.869, 0.6, 108, 1000, 31},
-                                       {"a100-40gb", 40, 1555, 300, 25, 0.869, 0.6, 108, 1000, 31},
-                                       {"h100", 80, 3350, 450, 50, 0.803, 0.33, 132, 2000, 63},
+// FlashAttention-2 with heads of 128 and samples of 16k, both passes, causal (its repository's pictures of A100 and H100): 189
+// and 328 TFLOPS, 0.6 and 0.33 of the peak. Ada runs the A100's instructions, newer devices are taken as the H100; a V100 has
+// xformers alone (92 TFLOPS on an A100).
+constexpr double kAmpere = 0.6 / 0.869, kHopper = 0.33 / 0.803, kXformers = 92 / 271.2;
+
+// docs/planner.md, Machines, says where these figures are from.
+constexpr std::array<Sizes, 12> sizes{{{"a100", 80, 2000, 300, 25, 0.869, kAmpere, 108, 1000, 31},
+                                       {"a100-40gb", 40, 1555, 300, 25, 0.869, kAmpere, 108, 1000, 31},
+                                       {"h100", 80, 3350, 450, 50, 0.803, kHopper, 132, 2000, 63},
                                        // It is held to 500 W in place of 700: clocks fall with the cube root of power.
-                                       {"h100-96gb", 96, 2400, 450, 50, 0.803 * 0.894, 0.33 * 0.894, 132, 2000, 63},
-                                       {"h200", 141, 4800, 450, 50, 0.803, 0.33, 132, 2000, 63},
-                                       {"b200", 180, 8000, 900, 50, 0.776, 0.33, 148, 2000, 63},
-                                       {"gb200", 186, 8000, 900, 50, 0.776, 0.33, 148, 8600, 450, 72},
-                                       {"mi300x", 192, 5300, 448, 50, 0.54, 0.25, 304, 2000, 63},
-                                       {"l40s", 48, 864, 31, 6.25, 0.8, 0.33, 142, 1500, 31},
-                                       {"a10g", 24, 600, 31, 1.56, 0.8, 0.33, 80, 750, 31},
-                                       {"rtx4090", 24, 1008, 31, 1.56, 0.8, 0.33, 128, 500, 31},
-                                       {"v100", 32, 900, 150, 1.56, 0.8, 0.33, 80, 750, 15}}};
+                                       {"h100-96gb", 96, 2400, 450, 50, 0.803 * 0.894, kHopper, 132, 2000, 63},
+                                       {"h200", 141, 4800, 450, 50, 0.803, kHopper, 132, 2000, 63},
+                                       {"b200", 180, 8000, 900, 50, 0.776, kHopper, 148, 2000, 63},
+                                       {"gb200", 186, 8000, 900, 50, 0.729, kHopper, 148, 17280, 225, 72},
+                                       {"mi300x", 192, 5300, 448, 50, 0.514, kHopper, 304, 2000, 63},
+                                       {"l40s", 48, 864, 31, 6.25, 0.696, kAmpere, 142, 1649, 31},
+                                       {"a10g", 24, 600, 31, 1.56, 0.996, kAmpere, 80, 825, 31},
+                                       {"rtx4090", 24, 1008, 31, 1.56, 1.084, kAmpere, 128, 500, 31},
+                                       {"v100", 32, 900, 150, 1.56, 0.752, kXformers, 80, 825, 15}}};
 
 // What the 30 published figures of planner/published are told with: fitted to two of them (a test fits them again).
 constexpr double kFittedProductShare = 0.7779, kFittedLinkShare = 0.627;
@@ -54,7 +55,7 @@ Machine from(const Sizes& size) {
   machine.reserved = 3 * kGiga;
   machine.peak_flops = *peak_from(size.name.substr(0, size.name.find('-'))) * kTera;
   machine.product_share = kFittedProductShare * size.best_product / sizes.front().best_product;
-  machine.attention_share = size.attention / machine.product_share;
+  machine.attention_share = size.attention * size.best_product / machine.product_share;
   machine.units = size.units;
   machine.memory_rate = size.memory_rate * kGiga;
   machine.inside_rate = size.inside_rate * kGiga;

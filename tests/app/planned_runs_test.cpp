@@ -13,7 +13,7 @@
 
 #include "app/plan/machine_file.h"
 #include "app/plan/named_model.h"
-#include "app/plan/winner.h"
+#include "app/plan/search/winner.h"
 #include "app/train_command.h"
 #include "planner/activations.h"
 #include "planner/enumerate.h"

@@ -1,6 +1,6 @@
 // The settings of a layout that the planner found.
 
-#include "app/plan/winner.h"
+#include "app/plan/search/winner.h"
 
 #include <gtest/gtest.h>
 
@@ -41,6 +41,19 @@ TEST(Winner, ARecipeAsksForTheLayoutThatItWasMadeOf) {
   });
   EXPECT_GT(compared, 100);
   EXPECT_TRUE(node && together && elsewhere && ring);
+}
+
+TEST(Winner, ARecipesOwnLayoutIsNotPartOfAnother) {
+  NamedModel model = named_model("gpt2", 1024);
+  model.config.parallel.tp = 4;
+  model.config.parallel.bucket_bytes = 1 << 20;
+  const planner::Work work(model.model(), 1024, *planner::find_machine("a100"));
+  planner::Candidate candidate;
+  candidate.plan.dp = 8;
+  const RunConfig recipe = recipe_of(model, work, candidate);
+  EXPECT_EQ(recipe.parallel.tp, 1);
+  EXPECT_EQ(recipe.parallel.dp, 8);
+  EXPECT_EQ(recipe.parallel.bucket_bytes, 1 << 20) << "which formulas do not tell apart";
 }
 
 }  // namespace

@@ -105,10 +105,14 @@ planner::System system_of(const RunConfig& config, const planner::System& of) {
   return system;
 }
 
-RunComparison compare(const MeasuredRun& run, const planner::Machine& machine) {
+RunWork work_of(const MeasuredRun& run, const planner::Machine& machine) {
   const planner::Work work(model_config(run.config, run.resources.vocabulary), run.config.model.block_size, machine,
                            system_of(run.config));
-  const planner::Candidate candidate = candidate_of(run.config, work, run.resources.device == "cpu");
+  return {work, candidate_of(run.config, work, run.resources.device == "cpu")};
+}
+
+RunComparison compare(const MeasuredRun& run, const planner::Machine& machine) {
+  const auto [work, candidate] = work_of(run, machine);
   return {.layout = layout::describe(candidate.plan),
           .memory = compared_memory(run, candidate.plan),
           .seconds = compared_seconds(run.seconds, work, candidate)};

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "app/plan/measured_run.h"
-#include "planner/machine.h"
-#include "planner/system.h"
+#include "planner/step_time.h"
 
 namespace lockstep::app {
 
@@ -29,6 +28,14 @@ struct RunComparison {
 
 /// The system as the run's settings have it: its type of numbers, and whether it overlaps.
 planner::System system_of(const RunConfig& config, const planner::System& system = planner::own_system);
+
+/// The run's layout, as the planner takes it.
+struct RunWork {
+  planner::Work work;
+  planner::Candidate candidate;
+};
+/// Throws UserError where the machine's ranks cannot have it.
+RunWork work_of(const MeasuredRun& run, const planner::Machine& machine);
 
 /// `machine`: of as many ranks as the run had. Memory is what the engine declares for the layout; time is the planner's, rank 0's
 /// passes with what they wait for. Throws UserError where these ranks cannot have the run's layout.

@@ -7,6 +7,7 @@
 namespace lockstep::app {
 
 int plan_search(const Arguments& arguments);
+int plan_read(const Arguments& arguments);
 int plan_advise(const Arguments& arguments);
 int plan_simulate(const Arguments& arguments);
 int plan_check(const Arguments& arguments);

@@ -15,7 +15,8 @@ planner::Candidate candidate_of(const RunConfig& config, const planner::Work& wo
   const planner::Machine& machine = work.machine;
   planner::Candidate candidate{.plan = plan_of(config, work.model, machine.ranks(), static_cast<int>(machine.devices), on_host),
                                .samples = config.model.batch_size};
-  if (work.system.reduces_microbatches) candidate.plan.reduce = layout::ReduceEvery::microbatch;
+  const bool cut = layout::zero_level(candidate.plan) >= 2;
+  if (work.system.reduces_microbatches && cut) candidate.plan.reduce = layout::ReduceEvery::microbatch;
   return candidate;
 }
 

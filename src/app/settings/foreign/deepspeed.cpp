@@ -114,17 +114,18 @@ class Reader {
   }
 
   void counts(const Json& file) {
-    count(file, "train_batch_size", found_.train_batch);
-    count(file, "train_micro_batch_size_per_gpu", found_.micro_batch);
-    count(file, "gradient_accumulation_steps", found_.accumulation);
-    const auto set = [&](const char* option, const char* key, const DeepSpeed::Count& count) {
-      if (count.value) assign(option, key, Json(*count.value));
-    };
-    set("train_micro_batch_size_per_gpu", "model.batch_size", found_.micro_batch);
-    set("gradient_accumulation_steps", "optimizer.gas", found_.accumulation);
+    count(file, samples_of_step, found_.train_batch);
+    count(file, samples_of_microbatch, found_.micro_batch);
+    count(file, microbatches_of_step, found_.accumulation);
   }
 
-  void count(const Json& file, const std::string& option, DeepSpeed::Count& count) {
+  void count(const Json& file, std::string_view name, DeepSpeed::Count& count) {
+    const std::string option(name);
+    read_count(file, option, count);
+    if (const std::string_view key = find_option(name)->key; count.value && !key.empty()) assign(option, key, Json(*count.value));
+  }
+
+  void read_count(const Json& file, const std::string& option, DeepSpeed::Count& count) {
     const Json* value = file.find(option);
     if (value == nullptr || value->is_null()) return;
     count.open = false;
@@ -221,12 +222,12 @@ std::vector<Problem> settle_batch(app::RunConfig& config, const DeepSpeed& file,
   const auto unit = product_of({replicas, micro_open ? 1 : micro, steps_open ? 1 : steps});
   const bool fits = unit && (micro_open || steps_open ? batch % *unit == 0 : batch == *unit);
   if (!fits) {
-    return {
-        {fmt::format("train_batch_size = {} is not {}{} = {} rank{}{}{}", batch, micro_open || steps_open ? "a multiple of " : "",
-                     unit ? fmt::format("{}", *unit) : "more than can be counted", replicas, replicas == 1 ? "" : "s",
-                     micro_open ? "" : fmt::format(" x model.batch_size = {}", micro),
-                     steps_open ? "" : fmt::format(" x optimizer.gas = {}", steps)),
-         "\"train_batch_size\": \"auto\" takes what the other settings give"}};
+    return {{fmt::format("{} = {} is not {}{} = {} rank{}{}{}", samples_of_step, batch,
+                         micro_open || steps_open ? "a multiple of " : "",
+                         unit ? fmt::format("{}", *unit) : "more than can be counted", replicas, replicas == 1 ? "" : "s",
+                         micro_open ? "" : fmt::format(" x model.batch_size = {}", micro),
+                         steps_open ? "" : fmt::format(" x optimizer.gas = {}", steps)),
+             "\"train_batch_size\": \"auto\" takes what the other settings give"}};
   }
   (micro_open ? micro : steps) = micro_open || steps_open ? batch / *unit : steps;
   return {};

@@ -21,7 +21,9 @@ constexpr Option enables(std::string_view name, std::string_view key, std::strin
   return {.name = name, .kind = Kind::enables, .key = key, .value = value};
 }
 constexpr Option idle(std::string_view name) { return {.name = name, .kind = Kind::idle}; }
-constexpr Option elsewhere(std::string_view name) { return {.name = name, .kind = Kind::elsewhere}; }
+constexpr Option elsewhere(std::string_view name, std::string_view key = "") {
+  return {.name = name, .kind = Kind::elsewhere, .key = key};
+}
 
 bool off(const Json& value) { return value.is_null() || (value.is_bool() && !value.boolean()); }
 bool on(const Json& value) { return value.is_bool() && value.boolean(); }
@@ -40,9 +42,9 @@ constexpr Option never(std::string_view name, std::string_view reason) { return 
 constexpr std::string_view kUseBf16 = "\"bf16\": {\"enabled\": true} needs no loss scaling";
 
 constexpr std::array kOptions{
-    elsewhere("train_batch_size"),
-    elsewhere("train_micro_batch_size_per_gpu"),
-    elsewhere("gradient_accumulation_steps"),
+    elsewhere(samples_of_step),
+    elsewhere(samples_of_microbatch, "model.batch_size"),
+    elsewhere(microbatches_of_step, "optimizer.gas"),
     sets("steps_per_print", "train.log_interval"),
     sets("gradient_clipping", "optimizer.grad_clip"),
 

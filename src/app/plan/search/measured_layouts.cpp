@@ -1,4 +1,4 @@
-#include "app/plan/measured_layouts.h"
+#include "app/plan/search/measured_layouts.h"
 
 #include "app/start/assemble.h"
 #include "app/start/plan.h"

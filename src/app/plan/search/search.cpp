@@ -9,12 +9,15 @@
 #include <utility>
 
 #include "app/folder/answer_line.h"
+#include "app/plan/foreign/exported.h"
 #include "app/plan/machine_file.h"
-#include "app/plan/measured_layouts.h"
 #include "app/plan/named_model.h"
 #include "app/plan/questions.h"
 #include "app/plan/recipe_layout.h"
-#include "app/plan/winner.h"
+#include "app/plan/search/calibration.h"
+#include "app/plan/search/found_table.h"
+#include "app/plan/search/measured_layouts.h"
+#include "app/plan/search/winner.h"
 #include "arch/flops.h"
 #include "arch/step_sizes.h"
 #include "base/checked.h"
@@ -31,7 +34,7 @@ using planner::Found;
 constexpr std::int64_t most_count = 1 << 24;
 
 struct Options {
-  std::string machine, model, dtype = "bf16", system{planner::own_system.name};
+  std::string machine, model, dtype = "bf16", system{planner::own_system.name}, calibrate;
   std::int64_t nodes = 0, gpus = 0, positions = 0, batch = 1024;
   int top = 10, measure = 0;
   double tokens = 0, price = 0;
@@ -50,8 +53,10 @@ void declare(AnswerLine& line, Options& options) {
   line.count("--measure", options.measure, "K",
              "train the best K for a few steps on this machine, which MACHINE's file describes, and say which is fastest", 0,
              most_count);
+  line.option("--calibrate", options.calibrate, "RUN|LINE",
+              "a run of this machine, or tokens a second of a layout of this model (\"tp=2,dp=4: 12000\"): its rates follow");
   line.ask_out("F.toml", "the fastest as a recipe for lockstep train --config; for another --system its arguments or JSON",
-               is_own_winner);
+               [](std::string_view head) { return is_own_recipe(head) || is_exported(head); });
   line.option("--tokens", options.tokens, "N", "days for so many tokens; 0: left out");
   line.option("--price", options.price, "P", "of a device for an hour: what these days cost");
   line.ask_csv();
@@ -87,6 +92,10 @@ Asked asked(const Options& options, AnswerLine& line) {
     for (Problem& problem : arch::check(model.model(), arch::StepSizes{.positions = model.config.model.block_size}))
       line.problems().push_back(std::move(problem));
   });
+  line.demand(
+      options.calibrate.empty() || options.calibrate.find(':') != std::string::npos || options.system == planner::own_system.name,
+      fmt::format("--calibrate {}: a run of this program tells nothing of {}", options.calibrate, options.system),
+      "tokens a second of one of its layouts: --calibrate \"tp=2,dp=4: 12000\"");
   if (options.measure > 0) {
     line.demand(planner::find_machine(options.machine) == nullptr && machine.nodes == 1,
                 fmt::format("--measure {}: layouts are trained on this host, which {} does not describe", options.measure,
@@ -121,80 +130,6 @@ Asked asked(const Options& options, AnswerLine& line) {
       fmt::format("more nodes (--nodes {}), shorter samples (--seq), or host memory and disks to offload to", 2 * machine.nodes));
 }
 
-/// What of a second of a step the devices do for the model, and in all.
-struct Use {
-  double tflops, mfu, hfu;
-};
-Use use_of(const planner::SearchQuestion& question, const Found& found) {
-  const planner::Work& work = question.work;
-  const double tokens = static_cast<double>(question.global_batch * work.positions);
-  const double each = 1 / (found.time.total() * static_cast<double>(work.machine.ranks()));
-  const double model = arch::training_flops_per_token(work.model, work.positions) * tokens * each;
-  // What is made again is forward's third, as far as time says.
-  const double again = found.time.compute > 0 ? found.time.again / found.time.compute : 0;
-  return {model / 1e12, model / work.machine.peak_flops, model * (1 + again) / work.machine.peak_flops};
-}
-
-double waiting_for_ranks(const planner::StepTime& time) { return time.tensor + time.messages + time.gather + time.replicas; }
-double waiting(const planner::StepTime& time) { return waiting_for_ranks(time) + time.activations; }
-
-/// The settings, without their groups.
-std::string layout_text(const std::vector<std::string>& settings) {
-  std::string text;
-  for (const std::string& setting : settings) {
-    if (!setting.starts_with("train.")) text += setting.substr(setting.find('.') + 1) + " ";
-  }
-  text.pop_back();
-  return text;
-}
-
-constexpr std::array<std::pair<const char*, double planner::StepTime::*>, 9> step_parts{
-    {{"compute", &planner::StepTime::compute},
-     {"again", &planner::StepTime::again},
-     {"tensor", &planner::StepTime::tensor},
-     {"messages", &planner::StepTime::messages},
-     {"bubble", &planner::StepTime::bubble},
-     {"gather", &planner::StepTime::gather},
-     {"activations", &planner::StepTime::activations},
-     {"replicas", &planner::StepTime::replicas},
-     {"optimizer", &planner::StepTime::optimizer}}};
-
-Table table_of(const planner::SearchQuestion& question, const std::vector<Found>& layouts) {
-  std::vector<Column> columns{{""},
-                              {"step_seconds", "step"},
-                              {"mfu", "MFU", "{:.1f} %", 100},
-                              {"hfu", "HFU", "{:.1f} %", 100},
-                              {"tflops", "TFLOPS"},
-                              {"device_bytes", "memory"},
-                              {"", "waiting", "{:.1f} %", 100},
-                              {"", "bubble", "{:.1f} %", 100},
-                              {"", "layout"}};
-  for (const char* key : {"host_bytes", "disk_bytes", "settings", "ranked_seconds"}) columns.push_back({key, "", ""});
-  for (const auto& [key, part] : step_parts) columns.push_back({key, "", ""});
-  Table table(std::move(columns));
-  for (const Found& found : layouts) {
-    const Use use = use_of(question, found);
-    const double total = found.time.total();
-    const std::vector<std::string> words = settings_of(question.work, found.candidate);
-    std::vector<Cell> cells{1 + (&found - layouts.data()),
-                            {total, format_seconds(total)},
-                            use.mfu,
-                            use.hfu,
-                            {use.tflops, fmt::format("{:.{}f}", use.tflops, use.tflops < 9.95 ? 2 : 0)},
-                            {found.memory.bytes, format_bytes(static_cast<std::uint64_t>(found.memory.bytes))},
-                            waiting(found.time) / total,
-                            found.time.bubble / total,
-                            layout_text(words),
-                            found.memory.host_bytes,
-                            found.memory.disk_bytes,
-                            Json::Array(words.begin(), words.end()),
-                            planner::ranked_seconds(found)};
-    for (const auto& [key, part] : step_parts) cells.emplace_back(found.time.*part);
-    table.row(std::move(cells));
-  }
-  return table;
-}
-
 Table families_of(const planner::SearchQuestion& question, const planner::SearchResult& result) {
   Table table({{"name"}, {"best"}, {"reason"}});
   for (const planner::Family& family : result.families) {
@@ -215,20 +150,6 @@ void say_verdict(const Found& winner, Answer& answer) {
       "  does not help: faster kernels, better shapes of products, less recomputation, a faster data loader, faster devices\n"
       "  helps: a larger --global-batch or longer samples, a faster network, more memory a device\n",
       100 * share));
-}
-
-void say_duration(const planner::SearchQuestion& question, const Options& options, const Found& winner, Answer& answer) {
-  if (options.tokens <= 0) return;
-  const double steps = options.tokens / static_cast<double>(question.global_batch * question.work.positions);
-  const double hours = steps * winner.time.total() / 3600;
-  answer.say(fmt::format("\n{} tokens: {:.0f} steps, {:.1f} days", format_si(options.tokens), steps, hours / 24));
-  answer.facts({{"steps", steps}, {"days", hours / 24}});
-  if (options.price > 0) {
-    const double price = hours * static_cast<double>(question.work.machine.ranks()) * options.price;
-    answer.say(fmt::format(", {} at {:g} for a device's hour", format_si(price), options.price));
-    answer.fact("price", price);
-  }
-  answer.say("\n");
 }
 
 /// Trains the best `count`, and says which is fastest: its place among them.
@@ -270,13 +191,15 @@ int plan_search(const Arguments& arguments) {
       "engine's own declarations say, and their pipelines are simulated. Then why every other kind loses.");
   declare(line, options);
   if (!line.read(arguments)) return 0;
-  const auto [question, model] = asked(options, line);
-  const planner::Work& work = question.work;
+  auto [question, model] = asked(options, line);
+  planner::Work& work = question.work;
+  Answer answer;
+  if (!options.calibrate.empty())
+    work.machine = planner::scaled(work.machine, calibrated(options.calibrate, model, question, options.machine, answer));
   const planner::SearchResult result = planner::search(question, std::max(options.top, options.measure));
   if (result.best.empty()) refuse(question, result);
   const Found& winner = result.best.front();
   const bool own = is_own(work.system);
-  Answer answer;
   answer.say(fmt::format(
       "{} ({} parameters) on {}: {} x {} devices; {} samples of {} tokens a step, {}\n{} layouts looked at\n\n",
       visible(model.name), format_si(work.parameters), visible(work.machine.name), work.machine.nodes, work.machine.devices,
@@ -288,11 +211,11 @@ int plan_search(const Arguments& arguments) {
   answer.say("\nthe best of each kind, and why it is not the fastest:\n");
   answer.table("families", families_of(question, result));
   say_verdict(winner, answer);
-  say_duration(question, options, winner, answer);
+  say_duration(question, options.tokens, options.price, winner, answer);
   const Found& run = options.measure > 0 ? result.best[measure(model, work, result.best, options.measure, answer)] : winner;
   if (!line.out().empty()) {
-    io::replace_file(line.out(),
-                     own ? to_toml(recipe_of(model, work, run.candidate)) : exported(work, run.candidate, question.global_batch));
+    io::replace_file(line.out(), own ? to_toml(recipe_of(model, work, run.candidate))
+                                     : exported(model, work, run.candidate, question.global_batch));
   }
   const std::string command = own ? command_of(model, work, run.candidate, line.out()) : "";
   if (own && run.candidate.plan.reduce == layout::ReduceEvery::microbatch) {

@@ -1,0 +1,34 @@
+#pragma once
+
+// Layouts as answers show them.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/text/answer.h"
+#include "planner/search.h"
+
+namespace lockstep::app {
+
+/// What of a second of a step the devices do for the model, and in all.
+struct Use {
+  double tflops, mfu, hfu;
+};
+Use use_of(const planner::SearchQuestion& question, const planner::Found& found);
+
+/// Seconds in which ranks wait for each other.
+double waiting_for_ranks(const planner::StepTime& time);
+
+/// "dp=8 zero=3 ": the settings, without their groups.
+std::string layout_text(const std::vector<std::string>& settings);
+
+/// A line each, with `names` in front, or where there are none their places.
+Table table_of(const planner::SearchQuestion& question, const std::vector<planner::Found>& layouts,
+               const std::vector<std::string>& names = {});
+
+/// Days and price of `tokens`; says nothing of none.
+void say_duration(const planner::SearchQuestion& question, double tokens, double price, const planner::Found& found,
+                  Answer& answer);
+
+}  // namespace lockstep::app
