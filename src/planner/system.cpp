@@ -27,10 +27,13 @@ bool supports(const System& system, const layout::ParallelPlan& plan) {
   const bool device = plan.optimizer.tier == Tier::device && plan.parameters.tier == Tier::device;
   const bool divided = plan.tp > 1 || plan.cp > 1;
   const auto& [kind, every] = plan.recompute;
-  return (has.divides || !divided) && (plan.tp == 1 || plan.sequence) && (plan.pp == 1 || has.pipelines) &&
-         (has.offloads || device) && plan.activations == Tier::device && !plan.tiles.cut() && every == 1 &&
-         (has.selects || kind != layout::Recompute::Kind::selective) && (plan.dp * plan.cp == 1 || zero >= has.least_zero) &&
-         zero <= has.most_zero && (plan.cp == 1 || plan.context == layout::ContextMethod::allgather) &&
+  // DeepSpeed 0.19 has no shards inside nodes any more (MiCS).
+  const bool inside_nodes = plan.parameters.cut == layout::CutOver::host;
+  return (system.name != deepspeed.name || !inside_nodes) && (has.divides || !divided) && (plan.tp == 1 || plan.sequence) &&
+         (plan.pp == 1 || has.pipelines) && (has.offloads || device) && plan.activations == Tier::device && !plan.tiles.cut() &&
+         every == 1 && (has.selects || kind != layout::Recompute::Kind::selective) &&
+         (plan.dp * plan.cp == 1 || zero >= has.least_zero) && zero <= has.most_zero &&
+         (plan.cp == 1 || plan.context == layout::ContextMethod::allgather) &&
          (plan.schedule == "1f1b" || plan.schedule == "interleaved");
 }
 

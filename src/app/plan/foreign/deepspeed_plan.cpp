@@ -70,7 +70,6 @@ std::string written(const planner::Work& work, const planner::Candidate& candida
   set("train.dtype", work.system.element_bytes == 2);
   set("memory.zero", layout::zero_level(plan));
   set("parallel.overlap", true);
-  if (plan.parameters.cut == layout::CutOver::host) put(file, of_node, plan.ranks_per_host);
   const auto offload = [&](std::string_view key, layout::Tier tier) {
     if (tier == layout::Tier::device) return;
     set(key, tier == layout::Tier::host ? "cpu" : "nvme");
