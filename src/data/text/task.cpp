@@ -151,30 +151,35 @@ Form form_of(const Json& object, bool words) {
 }  // namespace
 
 Task read_task(const std::string& named) {
-  const bool words = named.starts_with(lambada);
-  const io::Path path(words ? named.substr(lambada.size()) : named);
+  const bool last_words = named.starts_with(lambada);
+  const io::Path path(last_words ? named.substr(lambada.size()) : named);
   constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
-  const std::string all = io::read_document(path, most_bytes);
-  Task task{.name = path.stem().string(), .items = {}};
+  Task task = parse_task(io::read_document(path, most_bytes), path.string(), last_words);
+  task.name = path.stem().string();
+  return task;
+}
+
+Task parse_task(std::string_view text, const std::string& name, bool last_words) {
+  Task task{.name = name, .items = {}};
   std::optional<Form> form;
   std::vector<Problem> problems;
   std::int64_t number = 0;
-  for (std::string_view rest = all; !rest.empty() && problems.size() < most_bad_lines;) {
+  for (std::string_view rest = text; !rest.empty() && problems.size() < most_bad_lines;) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     ++number;
     try {
       const std::optional<Json> object = parse_line(line);
       if (!object) continue;
-      if (!form) form = form_of(*object, words);
+      if (!form) form = form_of(*object, last_words);
       task.items.push_back(form->make(*object));
     } catch (const UserError& error) {
       const Problem& problem = error.problems().front();
-      problems.push_back({fmt::format("{}, line {}: {}", path.string(), number, problem.message), problem.remedy});
+      problems.push_back({fmt::format("{}, line {}: {}", name, number, problem.message), problem.remedy});
     }
   }
   if (!problems.empty()) throw UserError(std::move(problems));
-  if (!form) throw UserError(fmt::format("{} has no line", path.string()), std::string(forms_remedy));
+  if (!form) throw UserError(fmt::format("{} has no line", name), std::string(forms_remedy));
   task.kind = form->kind;
   return task;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::data {
@@ -35,5 +36,7 @@ struct Task {
 /// Texts become what lm-eval (EleutherAI, lm-evaluation-harness) makes of them. Throws UserError for a file that cannot be read,
 /// and for bad lines, the first of them by number.
 Task read_task(const std::string& named);
+/// The same of a file's text, which `name` means in errors. `last_words`: LAMBADA's.
+Task parse_task(std::string_view text, const std::string& name, bool last_words);
 
 }  // namespace lockstep::data
