@@ -67,12 +67,18 @@ struct Block {
 struct Attention {
   double forward, backward;
 };
-Attention attention_seconds(const Block& block, const Machine& machine, const System& system) {
+/// In tiles the mean of all layers, of which some may see a window alone; scores that are kept whole are made whole.
+Attention attention_seconds(const Block& block, const arch::ModelConfig& model, const Machine& machine, const System& system) {
   if (system.tiled_attention) {
-    const TiledAttention flops =
-        tiled_attention(block.samples * block.attended_heads(), block.queries, block.keys, block.head_size);
-    const double rate = machine.attention_rate(system.element_bytes);
-    return {.forward = flops.forward / rate, .backward = flops.backward / rate};
+    const double rate = machine.attention_rate(system.element_bytes) * static_cast<double>(model.layers);
+    Attention mean{};
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      const TiledAttention flops = tiled_attention(block.samples * block.attended_heads(), block.queries, block.keys,
+                                                   block.head_size, arch::seen_keys(model, layer, block.keys));
+      mean.forward += flops.forward / rate;
+      mean.backward += flops.backward / rate;
+    }
+    return mean;
   }
   const std::int64_t batch = block.samples * block.attended_heads();
   const double products = product_seconds(block.queries, block.head_size, block.keys, machine, system.element_bytes, batch) +
@@ -105,10 +111,12 @@ double layer_sum_seconds(const arch::ModelConfig& model, const Block& block, con
 
 }  // namespace
 
-TiledAttention tiled_attention(std::int64_t batch, std::int64_t queries, std::int64_t keys, std::int64_t head_size) {
-  constexpr std::int64_t block = 64;
-  const double kept = static_cast<double>(queries) * static_cast<double>(keys + std::min(block, keys)) / 2;
-  const double forward = 4 * static_cast<double>(batch * head_size) * kept;
+TiledAttention tiled_attention(std::int64_t batch, std::int64_t queries, std::int64_t keys, std::int64_t head_size,
+                               std::int64_t seen) {
+  const auto all = static_cast<double>(keys), most = static_cast<double>(seen), block = std::min(64.0, all);
+  // The first queries see fewer keys than the window has. A window's far edge cuts tiles as the diagonal does.
+  const double mean = most * (1 - most / (2 * all)) + block / 2 * (2 - most / all);
+  const double forward = 4 * static_cast<double>(batch * head_size * queries) * mean;
   return {.forward = forward, .backward = 2.5 * forward};
 }
 
@@ -126,7 +134,7 @@ double product_seconds(std::int64_t m, std::int64_t k, std::int64_t n, const Mac
 BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& microbatch, const layout::ParallelPlan& plan,
                      const Machine& machine, const System& system) {
   const Block block(model, microbatch, plan);
-  const Attention attention = attention_seconds(block, machine, system);
+  const Attention attention = attention_seconds(block, model, machine, system);
   const Elementwise elementwise = elementwise_seconds(block, model, machine, system);
   const double element = system.element_bytes;
   BlockWork work;

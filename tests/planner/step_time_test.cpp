@@ -36,13 +36,28 @@ TEST(StepTime, ProductsAndAttentionAreTheirFlops) {
   EXPECT_EQ(work.exchange, 0);
 }
 
+TEST(StepTime, LayersThatSeeAWindowAttendToItsTiles) {
+  const TiledAttention whole = tiled_attention(1, 512, 512, 64, 512), window = tiled_attention(1, 512, 512, 64, 128);
+  double pairs = 0;  // a query and the tiles of 64 keys that it sees something of, in the mean over where it stands in its own
+  for (int query = 0; query < 512; ++query) pairs += std::min(query + 1, 128) + (query < 128 ? 32 : 64);
+  EXPECT_NEAR(window.forward, 4 * 64 * pairs, 0.01 * window.forward);
+  arch::ModelConfig model = four_blocks();
+  const BlockWork before = block_work(model, {1, 512}, {}, plain_machine(), own_system);
+  model.window = 128;
+  model.global_every = 4;
+  const BlockWork after = block_work(model, {1, 512}, {}, plain_machine(), own_system);
+  EXPECT_NEAR(before.forward - after.forward, 8 * 0.75 * (whole.forward - window.forward) / 1e12, 1e-12);
+  EXPECT_NEAR(before.input_backward - after.input_backward, 8 * 0.75 * (whole.backward - window.backward) / 1e12, 1e-12);
+  EXPECT_EQ(after.weight_backward, before.weight_backward);
+}
+
 TEST(StepTime, SumsAndAttentionHaveCostsOfTheirOwn) {
   Machine machine = plain_machine();
   const double endless = product_seconds(512, 128, 512, machine, 2);
   const BlockWork before = block_work(four_blocks(), {2, 256}, {}, machine, own_system);
   machine.attention_share = 0.5;
   const BlockWork slower = block_work(four_blocks(), {2, 256}, {}, machine, own_system);
-  EXPECT_NEAR(slower.forward - before.forward, tiled_attention(2 * 8, 256, 256, 64).forward / 1e12, 1e-12);
+  EXPECT_NEAR(slower.forward - before.forward, tiled_attention(2 * 8, 256, 256, 64, 256).forward / 1e12, 1e-12);
   EXPECT_EQ(slower.weight_backward, before.weight_backward);
   machine.product_depth = 32;
   EXPECT_NEAR(product_seconds(512, 128, 512, machine, 2), endless * 160 / 128, 1e-12);
@@ -141,11 +156,11 @@ TEST(StepTime, HeadsThatDoNotDivideAreTimedOnTheRankWithMost) {
     const double size = 64, linear = (2 * heads + 2 * kv_heads) * size + 2 * ffn;
     return 2 * rows * 512 * linear / 1e12;
   };
-  const auto attention = [](std::int64_t heads) { return tiled_attention(2 * heads, 256, 256, 64).forward / 1e12; };
+  const auto attention = [](std::int64_t heads) { return tiled_attention(2 * heads, 256, 256, 64, 256).forward / 1e12; };
   EXPECT_NEAR(of(4, 1).forward, rest(2, 1, 512, 512) + attention(2), 1e-12) << "two of six";
   EXPECT_NEAR(of(3, 1).forward, rest(2, 2, 512, 683) + attention(2), 1e-12) << "the second rank reads both key/value heads";
   EXPECT_NEAR(of(1, 4).forward, rest(6, 2, 128, 2048) + attention(2), 1e-12) << "two heads of all positions";
-  EXPECT_NEAR(of(1, 3).forward, rest(6, 2, 2 * 86, 2048) + tiled_attention(2 * 6, 86, 256, 64).forward / 1e12, 1e-12);
+  EXPECT_NEAR(of(1, 3).forward, rest(6, 2, 2 * 86, 2048) + tiled_attention(2 * 6, 86, 256, 64, 256).forward / 1e12, 1e-12);
 }
 
 TEST(StepTime, CollectivesAreRings) {

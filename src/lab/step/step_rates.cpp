@@ -36,7 +36,7 @@ double flops_of(const ProductTime& product) {
 double attention_flops(const StepShape& shape) {
   const std::int64_t head_size = shape.width / shape.heads;
   const planner::TiledAttention flops =
-      planner::tiled_attention(shape.samples * shape.heads, shape.positions, shape.positions, head_size);
+      planner::tiled_attention(shape.samples * shape.heads, shape.positions, shape.positions, head_size, shape.positions);
   return static_cast<double>(shape.layers) * (flops.forward + flops.backward);
 }
 
