@@ -19,7 +19,7 @@ std::string error_of(const Arguments& arguments) {
   return "";
 }
 
-std::string printed(const Arguments& arguments) {
+std::string answered(const Arguments& arguments) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(bench_command().run(arguments), 0);
   return testing::internal::GetCapturedStdout();
@@ -27,13 +27,13 @@ std::string printed(const Arguments& arguments) {
 
 TEST(Bench, HelpListsTheBenches) {
   for (const Arguments& arguments : {Arguments{}, Arguments{"--help"}}) {
-    const std::string help = printed(arguments);
+    const std::string help = answered(arguments);
     for (const char* name : {"checkpoint", "collectives", "gemm", "io", "ladder", "loader", "mamf", "overhead", "overlap",
                              "products", "rate", "scaling", "staleness", "step", "swiglu"})
       EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << help;
   }
-  EXPECT_NE(printed({"step", "--help"}).find("--seconds S"), std::string::npos);
-  EXPECT_NE(printed({"gemm", "--help"}).find("--rounds N"), std::string::npos);
+  EXPECT_NE(answered({"step", "--help"}).find("--seconds S"), std::string::npos);
+  EXPECT_NE(answered({"gemm", "--help"}).find("--rounds N"), std::string::npos);
 }
 
 TEST(Bench, AnUnknownBenchNamesTheNearest) {
@@ -62,7 +62,7 @@ TEST(Bench, RanksOfScalingAreOnesThatThereCanBe) {
 
 // Products and steps are those of the same shapes.
 TEST(Bench, EveryShapeOfAStepHasProducts) {
-  const std::string products = printed({"gemm", "--help"}), steps = printed({"step", "--help"});
+  const std::string products = answered({"gemm", "--help"}), steps = answered({"step", "--help"});
   for (const std::string& name : lab::step_shape_names()) {
     EXPECT_FALSE(lab::layer_shapes(name).empty());
     for (const std::string* help : {&products, &steps}) EXPECT_NE(help->find(name), std::string::npos) << name << *help;
@@ -93,12 +93,12 @@ TEST(Bench, QuestionsAboutProductsAreCheckedAtOnce) {
 TEST(Bench, EveryBenchAnswersAsTextJsonAndCsvAndIntoAFile) {
   TempFolder folder;
   const std::string file = (folder / "rate.csv").string();
-  EXPECT_EQ(printed({"rate", "--seconds", "0.01", "--csv", "--out", file}), "");
+  EXPECT_EQ(answered({"rate", "--seconds", "0.01", "--csv", "--out", file}), "");
   const io::MappedFile written(file);
   const std::string text(reinterpret_cast<const char*>(written.bytes().data()), written.bytes().size());
   EXPECT_TRUE(text.starts_with("gflops\n")) << text;
   EXPECT_NE(error_of({"rate", "--out", file}).find("--out " + file), std::string::npos);
-  const std::string rows = printed({"loader", "--workers", "0,1", "--items", "2", "--batch", "1", "--item-ms", "0",
+  const std::string rows = answered({"loader", "--workers", "0,1", "--items", "2", "--batch", "1", "--item-ms", "0",
                                     "--compute-ms", "0", "--rounds", "1", "--csv"});
   EXPECT_TRUE(rows.starts_with("workers,seconds,least_seconds,most_seconds,at_best_seconds,waited_seconds\n0,")) << rows;
 }
@@ -117,13 +117,13 @@ TEST(Bench, SharedOptionsAreCheckedByTheDriver) {
 
 TEST(Bench, TheHighestRateIsFoundAmongShapes) {
   const Arguments asked{"mamf", "--m", "32:64:32", "--n", "32", "--k", "16", "--trials", "3", "--warmups", "0"};
-  const std::string text = printed(asked);
+  const std::string text = answered(asked);
   EXPECT_NE(text.find("Tried 2 shapes => the best outcomes were:\nmean:   "), std::string::npos) << text;
   for (const char* said : {"32x32x16 ", "64x32x16 ", "geometric mean over shapes: ", "train.peak_tflops="})
     EXPECT_NE(text.find(said), std::string::npos) << said << "\n" << text;
   Arguments as_json = asked;
   as_json.emplace_back("--json");
-  const Json json = Json::parse(printed(as_json));
+  const Json json = Json::parse(answered(as_json));
   ASSERT_EQ(json.at("rows").array().size(), 2U);
   EXPECT_EQ(json.at("rows").array()[1].at("m").integer(), 64);
   EXPECT_EQ(json.at("rows").array()[1].at("trials").integer(), 3);
@@ -131,16 +131,16 @@ TEST(Bench, TheHighestRateIsFoundAmongShapes) {
 
 TEST(Bench, ProductsOfAModelAreAdvisedOn) {
   const Arguments asked{"products", "--model", "gpt2_xl", "--machine", "a100", "--micro-batch", "4"};
-  const std::string text = printed(asked);
+  const std::string text = answered(asked);
   for (const char* said : {"gpt2_xl on a100 (108 units)", "attention out", "model.batch_size=8", "each alone"})
     EXPECT_NE(text.find(said), std::string::npos) << said << "\n" << text;
   Arguments as_json = asked;
   as_json.emplace_back("--json");
-  EXPECT_EQ(Json::parse(printed(as_json)).at("products").array().size(), 7U);
+  EXPECT_EQ(Json::parse(answered(as_json)).at("products").array().size(), 7U);
 }
 
 TEST(Bench, WidthsOfASwigluAreRanked) {
-  const Json json = Json::parse(printed({"swiglu", "--hidden", "12", "--tokens", "4", "--rounds", "1", "--json"}));
+  const Json json = Json::parse(answered({"swiglu", "--hidden", "12", "--tokens", "4", "--rounds", "1", "--json"}));
   EXPECT_EQ(json.at("base").at("d_ff").integer(), 32);
   EXPECT_EQ(json.at("base").at("mlp_params").integer(), 3 * 32 * 12);
   const Json::Array& ranked = json.at("ranked").array();
@@ -150,7 +150,7 @@ TEST(Bench, WidthsOfASwigluAreRanked) {
 
 TEST(Bench, IoIsMeasuredOnSeveralRanks) {
   TempFolder folder;
-  const Json json = Json::parse(printed({"io", "--folder", folder.path(), "--bytes", "64KiB", "--batch", "1", "--seq", "64",
+  const Json json = Json::parse(answered({"io", "--folder", folder.path(), "--bytes", "64KiB", "--batch", "1", "--seq", "64",
                                          "--ranks", "2", "--rounds", "1", "--json"}));
   const Json::Array& rows = json.at("rows").array();
   ASSERT_EQ(rows.size(), 4U);  // files and readers on 1 and 2 ranks
@@ -162,7 +162,7 @@ TEST(Bench, IoIsMeasuredOnSeveralRanks) {
 }
 
 TEST(Bench, LoaderPrintsALineOfJson) {
-  const Json json = Json::parse(printed({"loader", "--workers", "0,3", "--items", "4", "--batch", "2", "--item-ms", "0",
+  const Json json = Json::parse(answered({"loader", "--workers", "0,3", "--items", "4", "--batch", "2", "--item-ms", "0",
                                          "--compute-ms", "0", "--rounds", "1", "--json"}));
   ASSERT_EQ(json.at("rows").array().size(), 2U);
   EXPECT_EQ(json.at("rows").array()[1].at("workers").integer(), 3);
@@ -171,10 +171,10 @@ TEST(Bench, LoaderPrintsALineOfJson) {
 }
 
 TEST(Bench, RateIsThatOfThisMoment) {
-  const double gflops = Json::parse(printed({"rate", "--seconds", "0.01", "--json"})).at("gflops").number();
+  const double gflops = Json::parse(answered({"rate", "--seconds", "0.01", "--json"})).at("gflops").number();
   EXPECT_GT(gflops, 0.1);
   EXPECT_LT(gflops, 1e5);
-  EXPECT_NE(printed({"rate", "--seconds", "0.01"}).find(" GF/s\n"), std::string::npos);
+  EXPECT_NE(answered({"rate", "--seconds", "0.01"}).find(" GF/s\n"), std::string::npos);
 }
 
 TEST(Bench, BadOptionsOfTheLadderAreRefusedAtOnce) {
@@ -187,7 +187,7 @@ TEST(Bench, BadOptionsOfTheLadderAreRefusedAtOnce) {
 
 TEST(Bench, TheLadderMeasuresWhatItClimbs) {
   const Json json =
-      Json::parse(printed({"ladder", "--shape", "tiny", "--rungs", "1-2", "--rounds", "1", "--seconds", "0.001", "--json"}));
+      Json::parse(answered({"ladder", "--shape", "tiny", "--rungs", "1-2", "--rounds", "1", "--seconds", "0.001", "--json"}));
   const Json::Array& rows = json.at("rows").array();
   ASSERT_EQ(rows.size(), 3U);
   for (const Json& row : rows) EXPECT_GT(row.at("tokens_per_s").number(), 0);
@@ -220,7 +220,7 @@ TEST(Bench, BadOptionsOfCollectivesAreRefused) {
 
 TEST(Bench, CollectivesPrintALineOfJsonAPayload) {
   const std::string text =
-      printed({"collectives", "--op", "all_gather", "--ranks", "2", "--bytes", "64,4KiB", "--trials", "3", "--json"});
+      answered({"collectives", "--op", "all_gather", "--ranks", "2", "--bytes", "64,4KiB", "--trials", "3", "--json"});
   const std::size_t end = text.find('\n');
   ASSERT_NE(end, std::string::npos);
   EXPECT_EQ(Json::parse(text.substr(0, end)).at("bytes").integer(), 64);
@@ -232,25 +232,25 @@ TEST(Bench, CollectivesPrintALineOfJsonAPayload) {
 }
 
 TEST(Bench, CollectivesPrintTableAndTrials) {
-  const std::string table = printed({"collectives", "--ranks", "2", "--bytes", "64,128", "--trials", "2"});
+  const std::string table = answered({"collectives", "--ranks", "2", "--bytes", "64,128", "--trials", "2"});
   EXPECT_NE(table.find("The average bandwidth of all_reduce over 2 ranks (5 warmups / 2 trials):"), std::string::npos);
   EXPECT_NE(table.find("busbw, GBps, 2 ranks"), std::string::npos);
-  const std::string trials = printed({"collectives", "--ranks", "2", "--bytes", "64", "--trials", "2", "--profile-stability"});
+  const std::string trials = answered({"collectives", "--ranks", "2", "--bytes", "64", "--trials", "2", "--profile-stability"});
   EXPECT_NE(trials.find("|       2 |"), std::string::npos);
 }
 
 TEST(Bench, CollectivesAreAlsoTimedAsTheyWereIn2023) {
-  const std::string text = printed({"collectives", "--legacy", "--ranks", "2", "--bytes", "8KiB", "--trials", "2"});
+  const std::string text = answered({"collectives", "--legacy", "--ranks", "2", "--bytes", "8KiB", "--trials", "2"});
   EXPECT_NE(text.find(":0 data size: 8.192e-06 GB\n"), std::string::npos) << text;
   EXPECT_NE(text.find("-----------trial-1----------------\n"), std::string::npos) << text;
-  EXPECT_NE(printed({"collectives", "--objects", "--ranks", "2", "--trials", "3"}).find("x the time of a tensor"),
+  EXPECT_NE(answered({"collectives", "--objects", "--ranks", "2", "--trials", "3"}).find("x the time of a tensor"),
             std::string::npos);
-  EXPECT_NE(printed({"collectives", "--op", "barrier", "--ranks", "2", "--trials", "3"}).find("A barrier over 2 ranks"),
+  EXPECT_NE(answered({"collectives", "--op", "barrier", "--ranks", "2", "--trials", "3"}).find("A barrier over 2 ranks"),
             std::string::npos);
 }
 
 TEST(Bench, StepPrintsOneLineOfJson) {
-  const std::string text = printed({"step", "--shape", "tiny", "--steps", "3", "--seconds", "1", "--no-floor", "--json"});
+  const std::string text = answered({"step", "--shape", "tiny", "--steps", "3", "--seconds", "1", "--no-floor", "--json"});
   EXPECT_EQ(text.find('\n'), text.size() - 1);
   const Json json = Json::parse(text);
   EXPECT_EQ(json.at("shape").string(), "tiny");
