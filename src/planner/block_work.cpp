@@ -70,15 +70,20 @@ struct Attention {
 /// In tiles the mean of all layers, of which some may see a window alone; scores that are kept whole are made whole.
 Attention attention_seconds(const Block& block, const arch::ModelConfig& model, const Machine& machine, const System& system) {
   if (system.tiled_attention) {
-    const double rate = machine.attention_rate(system.element_bytes) * static_cast<double>(model.layers);
-    Attention mean{};
-    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-      const TiledAttention flops = tiled_attention(block.samples * block.attended_heads(), block.queries, block.keys,
-                                                   block.head_size, arch::seen_keys(model, layer, block.keys));
-      mean.forward += flops.forward / rate;
-      mean.backward += flops.backward / rate;
-    }
-    return mean;
+    const double rate = machine.attention_rate(system.element_bytes);
+    const auto of = [&](std::int64_t seen) {
+      const TiledAttention flops =
+          tiled_attention(block.samples * block.attended_heads(), block.queries, block.keys, block.head_size, seen);
+      return Attention{.forward = flops.forward / rate, .backward = flops.backward / rate};
+    };
+    const Attention whole = of(block.keys);
+    if (!arch::has_window(model, block.keys)) return whole;
+    const Attention windowed = of(model.window);
+    std::int64_t windows = 0;
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) windows += arch::sees_window(model, layer) ? 1 : 0;
+    const double share = static_cast<double>(windows) / static_cast<double>(model.layers);
+    return {.forward = whole.forward + share * (windowed.forward - whole.forward),
+            .backward = whole.backward + share * (windowed.backward - whole.backward)};
   }
   const std::int64_t batch = block.samples * block.attended_heads();
   const double products = product_seconds(block.queries, block.head_size, block.keys, machine, system.element_bytes, batch) +

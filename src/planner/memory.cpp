@@ -28,7 +28,7 @@ struct FirstRank {
 };
 FirstRank first_rank(const Work& work, const layout::ParallelPlan& plan) {
   const auto layers = static_cast<double>(work.model.layers);
-  const double blocks = stage_shares(plan, work.model.layers).first;
+  const double blocks = first_rank_blocks(plan, work.model.layers);
   const double table = static_cast<double>(work.model.vocabulary) * static_cast<double>(work.model.width);
   const double tables = work.model.tied ? table : 2 * table;
   return {blocks, ((work.parameters - tables) / layers * blocks + (plan.pp == 1 ? tables : table)) / plan.tp};

@@ -60,10 +60,12 @@ struct Timed {
 /// The fastest of a kind, by formula.
 class Fastest {
  public:
-  void take(Timed timed) {
-    all_.push_back(std::move(timed));
+  void take(const std::pair<double, std::int64_t>& rank, double bytes, const Candidate& candidate) {
+    if (rank >= slowest_) return;
+    all_.push_back({rank, bytes, candidate});
     if (all_.size() < 2 * kKeptOfKind) return;
     std::ranges::nth_element(all_, all_.begin() + kKeptOfKind, {}, &Timed::rank);
+    slowest_ = all_[kKeptOfKind].rank;
     all_.resize(kKeptOfKind);
   }
   /// The fastest first.
@@ -74,6 +76,7 @@ class Fastest {
 
  private:
   std::vector<Timed> all_;
+  std::pair<double, std::int64_t> slowest_{std::numeric_limits<double>::infinity(), 0};  ///< so many are known to be faster
 };
 
 /// Layouts that formulas compare well: how far these are off differs by schedule, and by what they leave out of the bytes.
@@ -132,8 +135,8 @@ class Search {
       family.least = candidate;
     }
     if (bytes > kEstimated * work_.machine.usable_memory()) return;
-    family.kinds[kind_of(candidate.plan)].take(
-        {{rank_of(step_time(work_, candidate).total(), candidate.plan), result_.legal}, bytes, candidate});
+    const double rank = rank_of(timer_.of(candidate).total(), candidate.plan);
+    family.kinds[kind_of(candidate.plan)].take({rank, result_.legal}, bytes, candidate);
   }
 
   /// What fits of every kind, the one with the fastest by formula first.
@@ -274,6 +277,7 @@ class Search {
 
   const SearchQuestion& question_;
   const Work& work_;
+  StepTimer timer_{work_};
   layout::PlanLimits limits_;
   std::map<std::string, Looked> families_;
   std::vector<double> ranks_;  ///< of all that fit, in order
@@ -306,12 +310,14 @@ StepTime simulated_time(const Work& work, const Candidate& candidate) {
 std::string family_of(const layout::ParallelPlan& plan) {
   std::string name;
   for (const auto& [degree, kind] : {std::pair(plan.tp, "TP"), std::pair(plan.cp, "CP"), std::pair(plan.pp, "PP")}) {
-    if (degree > 1) name += fmt::format("{}{}", name.empty() ? "" : " + ", kind);
+    if (degree <= 1) continue;
+    if (!name.empty()) name += " + ";
+    name += kind;
   }
   if (!name.empty()) return name;
   for (const layout::Tier tier : {plan.optimizer.tier, plan.parameters.tier, plan.activations})
     if (tier != layout::Tier::device) return "offload";
-  if (const int level = layout::zero_level(plan); level > 0) return fmt::format("ZeRO-{}", level);
+  if (const int level = layout::zero_level(plan); level > 0) return "ZeRO-" + std::to_string(level);
   return plan.dp > 1 ? "DDP" : "one device";
 }
 

@@ -7,11 +7,12 @@
 namespace lockstep::planner {
 
 struct StageShares {
-  double first = 0;  ///< of the rank with the embedding
-  double last = 0;   ///< of that with the head
-  double most = 0;   ///< of the one that has most
+  double last = 0;  ///< of the rank with the head
+  double most = 0;  ///< of the one that has most
 };
 /// As plan.split cuts `layers` blocks, else evenly; of a named schedule.
 StageShares stage_shares(const layout::ParallelPlan& plan, std::int64_t layers);
+/// The same of the rank with the embedding alone, which is told sooner.
+double first_rank_blocks(const layout::ParallelPlan& plan, std::int64_t layers);
 
 }  // namespace lockstep::planner

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "arch/parameters.h"
 #include "layout/pipeline/schedules.h"
 #include "layout/pipeline/split.h"
 #include "planner/activations.h"
-#include "planner/stage_shares.h"
 
 namespace lockstep::planner {
 namespace {
@@ -157,12 +157,11 @@ double bubble_share(const layout::ParallelPlan& plan) {
 }
 
 /// The rank with most to do, and the one with most blocks.
-std::pair<RankSeconds, RankSeconds> ranks_of(const Work& work, const layout::ParallelPlan& plan) {
+std::pair<RankSeconds, RankSeconds> ranks_of(const Work& work, const layout::ParallelPlan& plan, const StageShares& shares) {
   if (plan.pp == 1) {
     const RankSeconds all = whole_model(work, plan);
     return {all, all};
   }
-  const StageShares shares = stage_shares(plan, work.model.layers);
   const RankSeconds most{shares.most, 0}, last{shares.last, 1};
   // A split that gives the head's rank fewer blocks has made up for it.
   return {shares.most > shares.last ? most : last, most};
@@ -221,12 +220,45 @@ StepEnd step_end(const Work& work, const Candidate& candidate, double first_forw
   return {.replicas = exposed(reduction.seconds, last_backward) + exposed(gathered, first_forward) + bare, .optimizer = update};
 }
 
-StepTime step_time(const Work& work, const Candidate& candidate) {
+StepTime step_time(const Work& work, const Candidate& candidate) { return StepTimer(work).of(candidate); }
+
+const StepTimer::Passes& StepTimer::passes(const Candidate& candidate) {
   const layout::ParallelPlan& plan = candidate.plan;
-  const MicrobatchSize size{candidate.samples, work.positions};
-  const BlockWork block = block_work(work.model, size, plan, work.machine, work.system);
-  const HeadWork head = head_work(work.model, size, plan, work.machine, work.system);
-  const auto [slowest, usual] = ranks_of(work, plan);
+  const auto common = [](const Candidate& of) {
+    return std::tuple(of.samples, of.plan.dp, of.plan.tp, of.plan.cp, of.plan.pp, of.plan.context, of.plan.ranks_per_host);
+  };
+  if (common(candidate) != common(of_passes_)) {
+    passes_.clear();
+    of_passes_ = candidate;
+  }
+  for (const Passes& told : passes_) {
+    if (told.sequence == plan.sequence && told.recompute == plan.recompute) return told;
+  }
+  const MicrobatchSize size{candidate.samples, work_.positions};
+  passes_.push_back({.sequence = plan.sequence,
+                     .recompute = plan.recompute,
+                     .block = block_work(work_.model, size, plan, work_.machine, work_.system),
+                     .head = head_work(work_.model, size, plan, work_.machine, work_.system)});
+  return passes_.back();
+}
+
+const StageShares& StepTimer::shares(const layout::ParallelPlan& plan) {
+  const layout::ParallelPlan& last = of_shares_;
+  if (!shares_ || plan.pp != last.pp || plan.chunks != last.chunks || plan.schedule != last.schedule ||
+      plan.split != last.split) {
+    shares_ = stage_shares(plan, work_.model.layers);
+    of_shares_ = plan;
+  }
+  return *shares_;
+}
+
+StepTime StepTimer::of(const Candidate& candidate) {
+  const Work& work = work_;
+  const layout::ParallelPlan& plan = candidate.plan;
+  const Passes& told = passes(candidate);
+  const BlockWork& block = told.block;
+  const HeadWork& head = told.head;
+  const auto [slowest, usual] = ranks_of(work, plan, shares(plan));
   StepTime time = slowest.of(block, head);
   const Transfers weights = state_transfers(work, plan);
   const auto waiting = [&](const Transfers& moved) {

@@ -3,10 +3,12 @@
 // Seconds of a whole step of a layout, by formulas: fast enough for every layout there is. Of the pipeline alone there is a
 // better answer, by the simulation of its lists (layout/pipeline/simulation).
 
+#include <optional>
 #include <vector>
 
 #include "layout/pipeline/simulation.h"
 #include "planner/block_work.h"
+#include "planner/stage_shares.h"
 
 namespace lockstep::planner {
 
@@ -51,5 +53,28 @@ struct StepEnd {
 StepEnd step_end(const Work& work, const Candidate& candidate, double first_forward, double last_backward);
 
 StepTime step_time(const Work& work, const Candidate& candidate);
+
+/// The same for many layouts, one after another: what neighbours have in common is told once.
+class StepTimer {
+ public:
+  explicit StepTimer(const Work& work) : work_(work) {}  ///< which outlives it
+  StepTime of(const Candidate& candidate);
+
+ private:
+  struct Passes {
+    bool sequence;
+    layout::Recompute recompute;
+    BlockWork block;
+    HeadWork head;
+  };
+  const Passes& passes(const Candidate& candidate);
+  const StageShares& shares(const layout::ParallelPlan& plan);
+
+  const Work& work_;
+  Candidate of_passes_;  ///< whose samples, degrees and way of attending `passes_` are of
+  std::vector<Passes> passes_;
+  layout::ParallelPlan of_shares_;
+  std::optional<StageShares> shares_;
+};
 
 }  // namespace lockstep::planner

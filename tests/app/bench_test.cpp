@@ -99,7 +99,7 @@ TEST(Bench, EveryBenchAnswersAsTextJsonAndCsvAndIntoAFile) {
   EXPECT_TRUE(text.starts_with("gflops\n")) << text;
   EXPECT_NE(error_of({"rate", "--out", file}).find("--out " + file), std::string::npos);
   const std::string rows = answered({"loader", "--workers", "0,1", "--items", "2", "--batch", "1", "--item-ms", "0",
-                                    "--compute-ms", "0", "--rounds", "1", "--csv"});
+                                     "--compute-ms", "0", "--rounds", "1", "--csv"});
   EXPECT_TRUE(rows.starts_with("workers,seconds,least_seconds,most_seconds,at_best_seconds,waited_seconds\n0,")) << rows;
 }
 
@@ -151,7 +151,7 @@ TEST(Bench, WidthsOfASwigluAreRanked) {
 TEST(Bench, IoIsMeasuredOnSeveralRanks) {
   TempFolder folder;
   const Json json = Json::parse(answered({"io", "--folder", folder.path(), "--bytes", "64KiB", "--batch", "1", "--seq", "64",
-                                         "--ranks", "2", "--rounds", "1", "--json"}));
+                                          "--ranks", "2", "--rounds", "1", "--json"}));
   const Json::Array& rows = json.at("rows").array();
   ASSERT_EQ(rows.size(), 4U);  // files and readers on 1 and 2 ranks
   EXPECT_EQ(rows[3].at("io").string(), "readers");
@@ -163,7 +163,7 @@ TEST(Bench, IoIsMeasuredOnSeveralRanks) {
 
 TEST(Bench, LoaderPrintsALineOfJson) {
   const Json json = Json::parse(answered({"loader", "--workers", "0,3", "--items", "4", "--batch", "2", "--item-ms", "0",
-                                         "--compute-ms", "0", "--rounds", "1", "--json"}));
+                                          "--compute-ms", "0", "--rounds", "1", "--json"}));
   ASSERT_EQ(json.at("rows").array().size(), 2U);
   EXPECT_EQ(json.at("rows").array()[1].at("workers").integer(), 3);
   EXPECT_NE(error_of({"loader", "--workers", "1,x"}).find("--workers 1,x: must be whole numbers"), std::string::npos);
