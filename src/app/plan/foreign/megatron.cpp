@@ -34,41 +34,43 @@ std::string stages_text(const std::vector<std::int64_t>& split) {
   return fmt::format("E{}L", fmt::join(stages, "|"));
 }
 
-/// The same, read: stages with bars between, "(tt|)*3" and "t*3" for repeated ones. Nothing for another text.
-std::optional<std::vector<std::int64_t>> split_from(std::string_view text) {
-  constexpr std::size_t most = 1 << 16;
-  const auto number = [&](std::string_view& rest) {
-    std::size_t length = 0;
-    while (length < rest.size() && rest[length] >= '0' && rest[length] <= '9') ++length;
-    const auto found = number_from<std::size_t>(rest.substr(0, length));
-    rest.remove_prefix(length);
-    return found;
-  };
+constexpr std::size_t most_stages_text = 1 << 16;
+
+/// How often what stands before `rest` is meant: "*3" of it, which is taken off, or once.
+std::optional<std::size_t> repeats(std::string_view& rest) {
+  if (!rest.starts_with('*')) return 1;
+  const std::size_t end = std::min(rest.find_first_not_of("0123456789", 1), rest.size());
+  const auto found = number_from<std::size_t>(rest.substr(1, end - 1));
+  rest.remove_prefix(end);
+  return found && *found <= most_stages_text ? found : std::nullopt;
+}
+
+/// "(tt|)*3" and "t*3" written out.
+std::optional<std::string> written_out(std::string_view rest) {
   std::string plain;
-  for (std::string_view rest = text; !rest.empty();) {
+  while (!rest.empty()) {
     std::string_view part = rest.substr(0, 1);
     if (rest.starts_with('(')) {
       part = rest.substr(1, rest.find(')') - 1);
       if (part.size() + 2 > rest.size()) return std::nullopt;
-      rest.remove_prefix(part.size() + 2);
-    } else {
-      rest.remove_prefix(1);
+      rest.remove_prefix(2);
     }
-    std::size_t times = 1;
-    if (rest.starts_with('*')) {
-      rest.remove_prefix(1);
-      const auto read = number(rest);
-      if (!read || *read > most) return std::nullopt;
-      times = *read;
-    }
-    if (plain.size() + times * part.size() > most) return std::nullopt;
-    for (std::size_t i = 0; i < times; ++i) plain += part;
+    rest.remove_prefix(part.size());
+    const auto often = repeats(rest);
+    if (!often || plain.size() + *often * part.size() > most_stages_text) return std::nullopt;
+    for (std::size_t i = 0; i < *often; ++i) plain += part;
   }
+  return plain;
+}
+
+/// The same, read: stages with bars between, "(tt|)*3" and "t*3" for repeated ones. Nothing for another text.
+std::optional<std::vector<std::int64_t>> split_from(std::string_view text) {
+  const std::optional<std::string> plain = written_out(text);
+  if (!plain || plain->find_first_not_of("EtL|,") != std::string::npos) return std::nullopt;
   std::vector<std::int64_t> split{0};
-  for (const char c : plain) {
+  for (const char c : *plain) {
     if (c == '|') split.push_back(0);
     if (c == 't') ++split.back();
-    if (std::string_view("EtL|,").find(c) == std::string_view::npos) return std::nullopt;
   }
   return split;
 }
@@ -294,57 +296,78 @@ class Reader {
   std::vector<Problem> problems_;
 };
 
+/// A layout's arguments, a line each.
+class Writer {
+ public:
+  void setting(const Argument& argument, const RunConfig& config) {
+    std::string value = value_of(config, argument.key);
+    if (argument.use == Argument::Use::read || value == "null" || value == argument.off) return;
+    if (!argument.only_with.empty() && value_of(config, argument.only_with) == "1") return;
+    if (!argument.beside.empty()) lines_.emplace_back(argument.beside);
+    if (!argument.on.empty()) return flag(argument, value);
+    if (!argument.words.empty()) value = std::ranges::find(argument.words, std::string_view(value), &Word::ours)->theirs;
+    say(argument.name, value);
+  }
+  void has_none(std::string_view key, std::string_view value) {
+    problems_.push_back(
+        {fmt::format("--out: Megatron-LM has no argument for {} = {}", key, value), "leave --out away; or another --system"});
+  }
+  void say(std::string_view name, const auto& value) { lines_.push_back(fmt::format("{} {}", name, value)); }
+
+  void pipeline(const layout::ParallelPlan& plan, std::int64_t blocks) {
+    const std::vector<std::int64_t> even = layout::even_split(plan.stages(), blocks);
+    const std::vector<std::int64_t>& split = plan.split.empty() ? even : plan.split;
+    if (plan.pp > 1 && (split != even || blocks % plan.stages() != 0)) {
+      say(stages, fmt::format("\"{}\"", stages_text(split)));
+    } else if (plan.chunks > 1) {
+      say(virtual_stages, plan.chunks);
+    }
+  }
+  void memory(const layout::ParallelPlan& plan) {
+    if (layout::zero_level(plan) > 0) lines_.emplace_back(distributed);
+    if (plan.recompute.kind == layout::Recompute::Kind::selective) say(granularity, "selective");
+    if (plan.recompute.kind != layout::Recompute::Kind::full) return;
+    say(granularity, "full");
+    say(method, uniform);
+    say(together, plan.recompute.every);
+  }
+  void check() {
+    if (!problems_.empty()) throw UserError(std::move(problems_));
+  }
+  std::string text() const { return fmt::format("{}\n", fmt::join(lines_, "\n")); }
+
+ private:
+  void flag(const Argument& argument, std::string_view value) {
+    if (value == argument.on) {
+      lines_.emplace_back(argument.name);
+      return;
+    }
+    const bool near = argument.on == "swiglu" && value == "gelu_tanh";  // as fast as its own
+    if (!near) has_none(argument.key, value);
+  }
+
+  std::vector<std::string> lines_;
+  std::vector<Problem> problems_;
+};
+
 }  // namespace
 
 std::string written(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate, std::int64_t batch) {
-  const layout::ParallelPlan& plan = candidate.plan;
   RunConfig config = recipe_of(model, work, candidate);
   config.model.block_size = work.positions;
   config.model.vocab_size = work.model.vocabulary;
   config.model.ffn_width = work.model.ffn_width;
   if (config.model.qkv_bias == config.model.bias) config.model.qkv_bias.reset();
-  std::vector<Problem> problems;
+  Writer writer;
   for (const std::string_view key : missing_settings()) {
-    if (const std::string value = value_of(config, key); value != value_of({}, key))
-      problems.push_back(
-          {fmt::format("--out: Megatron-LM has no argument for {} = {}", key, value), "leave --out away; or another --system"});
+    if (const std::string value = value_of(config, key); value != value_of({}, key)) writer.has_none(key, value);
   }
-  std::vector<std::string> lines;
-  const auto say = [&](std::string_view name, const auto& value) { lines.push_back(fmt::format("{} {}", name, value)); };
-  for (const Argument& argument : arguments()) {
-    std::string value = value_of(config, argument.key);
-    if (argument.use == Argument::Use::read || value == "null" || value == argument.off) continue;
-    if (!argument.only_with.empty() && value_of(config, argument.only_with) == "1") continue;
-    if (!argument.beside.empty()) lines.emplace_back(argument.beside);
-    if (!argument.on.empty()) {
-      if (value == argument.on) lines.emplace_back(argument.name);
-      const bool near = argument.on == "swiglu" && value == "gelu_tanh";  // as fast as its own
-      if (value != argument.on && !near)
-        problems.push_back({fmt::format("--out: Megatron-LM has no argument for {} = {}", argument.key, value),
-                            "leave --out away; or another --system"});
-      continue;
-    }
-    if (!argument.words.empty()) value = std::ranges::find(argument.words, std::string_view(value), &Word::ours)->theirs;
-    say(argument.name, value);
-  }
-  if (!problems.empty()) throw UserError(std::move(problems));
-  say(global_batch, batch);
-  const bool even = plan.pp == 1 || plan.split.empty() || plan.split == layout::even_split(plan.stages(), work.model.layers);
-  const bool divides = work.model.layers % plan.stages() == 0;
-  if (plan.pp > 1 && !(even && divides)) {
-    say(stages, fmt::format("\"{}\"",
-                            stages_text(plan.split.empty() ? layout::even_split(plan.stages(), work.model.layers) : plan.split)));
-  } else if (plan.chunks > 1) {
-    say(virtual_stages, plan.chunks);
-  }
-  if (layout::zero_level(plan) > 0) lines.emplace_back(distributed);
-  if (plan.recompute.kind == layout::Recompute::Kind::selective) say(granularity, "selective");
-  if (plan.recompute.kind == layout::Recompute::Kind::full) {
-    say(granularity, "full");
-    say(method, uniform);
-    say(together, plan.recompute.every);
-  }
-  return fmt::format("{}\n", fmt::join(lines, "\n"));
+  for (const Argument& argument : arguments()) writer.setting(argument, config);
+  writer.check();
+  writer.say(global_batch, batch);
+  writer.pipeline(candidate.plan, work.model.layers);
+  writer.memory(candidate.plan);
+  return writer.text();
 }
 
 bool is_own(std::string_view head) { return head.starts_with(fmt::format("{} ", layers)); }

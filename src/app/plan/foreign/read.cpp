@@ -98,15 +98,18 @@ planner::Machine machine_of(const Options& options, const ForeignJob& job) {
   return machine;
 }
 
+/// Ranks with different samples.
+std::int64_t replicas_of(const RunConfig& config, const Options& options, std::int64_t ranks) {
+  const std::int64_t of_model = ranks_of_model(config);
+  if (ranks % of_model == 0) return ranks / of_model;
+  throw UserError(fmt::format("{}: tensor x context x pipeline = {} x {} x {} ranks do not divide {} devices", options.file,
+                              config.parallel.tp, config.parallel.cp, config.parallel.pp, ranks),
+                  fmt::format("--gpus {}", round_up(ranks, of_model)));
+}
+
 /// Ranks with different samples, micro-batches and their samples, which follow from each other. Returns the samples of a step.
 std::int64_t settle(RunConfig& config, const Options& options, const ForeignJob& job, std::int64_t ranks) {
-  const std::int64_t of_model = ranks_of_model(config);
-  if (ranks % of_model != 0) {
-    throw UserError(fmt::format("{}: tensor x context x pipeline = {} x {} x {} ranks do not divide {} devices", options.file,
-                                config.parallel.tp, config.parallel.cp, config.parallel.pp, ranks),
-                    fmt::format("--gpus {}", round_up(ranks, of_model)));
-  }
-  const std::int64_t replicas = ranks / of_model;
+  const std::int64_t replicas = replicas_of(config, options, ranks);
   config.parallel.dp = replicas;
   std::optional<std::int64_t> batch = job.batch;
   if (options.batch > 0) batch = options.batch;

@@ -86,45 +86,47 @@ class Script {
   /// What stands for the reference that `text` begins with; returns its length.
   std::size_t reference(std::string_view text, std::string& out, int depth) {
     if (depth > deepest) return literal(text, 1, out);
-    if (text.starts_with("$((")) {
-      const std::size_t end = text.find("))");
-      if (end == text.npos) return literal(text, 1, out);
-      const std::string sum = expanded(text.substr(3, end - 3), depth + 1);
-      std::string_view rest = sum;
-      const auto value = added(rest, 0);
-      if (!value || !trimmed_end(rest).empty()) return literal(text, end + 2, out);
-      out += std::to_string(*value);
-      return end + 2;
-    }
+    if (text.starts_with("$((")) return sum(text, out, depth);
     if (text.starts_with("$(")) return literal(text, std::min(text.find(')'), text.size() - 1) + 1, out);
-    if (text.starts_with("${")) {
-      const std::size_t end = closing(text);
-      const std::string_view inside = text.substr(2, end - 2);
-      const std::size_t name = name_length(inside);
-      const auto known = values_.find(inside.substr(0, name));
-      const std::string_view rest = inside.substr(name);
-      if (rest.empty() && known != values_.end()) {
-        out += known->second;
-        return end + 1;
-      }
-      const std::size_t otherwise = rest.starts_with(":-") || rest.starts_with(":=") ? 2 : rest.starts_with("-") ? 1 : 0;
-      const bool digits = name == 0 && !inside.empty() && std::isdigit(static_cast<unsigned char>(inside[0])) != 0;
-      if (otherwise > 0 && known != values_.end()) {
-        out += known->second;
-      } else if (otherwise > 0) {
-        out += expanded(rest.substr(otherwise), depth + 1);
-      } else if (const std::size_t mark = inside.find(":-"); digits && mark != inside.npos) {
-        out += expanded(inside.substr(mark + 2), depth + 1);
-      } else {
-        return literal(text, std::min(end + 1, text.size()), out);
-      }
-      return end + 1;
-    }
+    if (text.starts_with("${")) return braced(text, out, depth);
     const std::size_t name = name_length(text.substr(1));
     const auto known = values_.find(text.substr(1, name));
     if (name == 0 || known == values_.end()) return literal(text, 1 + name, out);
     out += known->second;
     return 1 + name;
+  }
+
+  /// "$((SUM))", as reference().
+  std::size_t sum(std::string_view text, std::string& out, int depth) {
+    const std::size_t end = text.find("))");
+    if (end == text.npos) return literal(text, 1, out);
+    const std::string inside = expanded(text.substr(3, end - 3), depth + 1);
+    std::string_view rest = inside;
+    const auto value = added(rest, 0);
+    if (!value || !trimmed_end(rest).empty()) return literal(text, end + 2, out);
+    out += std::to_string(*value);
+    return end + 2;
+  }
+
+  /// "${NAME}" and "${NAME:-OTHERWISE}", as reference().
+  std::size_t braced(std::string_view text, std::string& out, int depth) {
+    const std::size_t end = closing(text);
+    const std::string_view inside = text.substr(2, end - 2);
+    const std::size_t name = name_length(inside);
+    const auto known = values_.find(inside.substr(0, name));
+    const std::string_view rest = inside.substr(name);
+    const std::size_t otherwise = rest.starts_with(":-") || rest.starts_with(":=") ? 2 : rest.starts_with("-") ? 1 : 0;
+    const bool digits = name == 0 && !inside.empty() && std::isdigit(static_cast<unsigned char>(inside[0])) != 0;
+    if (known != values_.end() && (rest.empty() || otherwise > 0)) {
+      out += known->second;
+    } else if (otherwise > 0) {
+      out += expanded(rest.substr(otherwise), depth + 1);
+    } else if (const std::size_t mark = inside.find(":-"); digits && mark != inside.npos) {
+      out += expanded(inside.substr(mark + 2), depth + 1);
+    } else {
+      return literal(text, std::min(end + 1, text.size()), out);
+    }
+    return end + 1;
   }
 
   static std::size_t literal(std::string_view text, std::size_t length, std::string& out) {
