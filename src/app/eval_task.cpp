@@ -28,7 +28,7 @@ double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// Of the mean: the sample's deviation over the root of its size (lm-eval, api/metrics.py: mean_stderr).
+/// The standard error of the mean: the sample's deviation over the root of its size (lm-eval, api/metrics.py: mean_stderr).
 std::optional<double> error_of(const std::vector<double>& values) {
   if (values.size() < 2) return std::nullopt;
   const double mean = mean_of(values);
@@ -222,7 +222,7 @@ TaskJudge::Judged TaskJudge::continuation(const std::string& context, const std:
   return {reader_.of(whole, from), tokens};
 }
 
-/// What a text without anything before it is foretold from.
+/// The tokens before a text that has none before it.
 std::vector<std::int32_t> TaskJudge::beginning() const {
   const std::span<const std::int32_t> begin = parts_.tokenizer.begin_of_text();
   if (!begin.empty()) return {begin.begin(), begin.end()};

@@ -95,6 +95,13 @@ UnitSpec adapter_unit(const ModelConfig& config, DecayRule decay, std::int64_t i
   return unit;
 }
 
+const layout::ParameterInfo& parameter_of(const UnitSpec& unit, Role role) {
+  const auto found =
+      std::ranges::find(unit.parameters, static_cast<int>(role), [](const ParameterSpec& spec) { return spec.info.role; });
+  ensure(found != unit.parameters.end(), "the unit has the parameter");
+  return found->info;
+}
+
 std::string words_of(AdapterTargets targets) {
   if (targets == all_targets) return "all";
   std::string words;

@@ -28,9 +28,12 @@ std::vector<AdapterSite> adapter_sites(const ModelConfig& config, const layout::
 /// The parameters of block `index`'s adapters.
 UnitSpec adapter_unit(const ModelConfig& config, DecayRule decay, std::int64_t index);
 
+/// The parameter of a unit with this role.
+const layout::ParameterInfo& parameter_of(const UnitSpec& unit, Role role);
+
 /// "q,v": the targets in words, in the order of Adapter::Target; all of them: "all".
 std::string words_of(AdapterTargets targets);
-/// Of words, "all", "attention" and "mlp" among them, with commas between; none where one is not known.
+/// The targets of words with commas between, "all", "attention" and "mlp" among them; none where a word is not known.
 std::optional<AdapterTargets> adapter_targets(std::string_view words);
 
 /// Everything that is wrong with a model's adapters.

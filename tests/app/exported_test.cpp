@@ -21,7 +21,7 @@ struct Asked {
   std::int64_t nodes, batch, positions;
 };
 
-/// Of the layouts that the system has, some, drawn.
+/// Some layouts of the system, drawn.
 std::vector<planner::Candidate> drawn(const planner::SearchQuestion& question, std::size_t count) {
   std::mt19937 random(11);
   std::vector<planner::Candidate> kept;

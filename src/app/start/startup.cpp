@@ -118,7 +118,7 @@ void log_kernels(Log& log, const RunConfig& config, const Session& session) {
     log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");
   }
 }
-/// What of a model with adapters is trained.
+/// How many parameters of a model with adapters are trained, in words.
 std::string trained_text(const arch::ModelConfig& model, const arch::ParameterCounts& counts) {
   return fmt::format("{:.2f} M parameters ({:.2f} %): adapters of rank {} beside {}, scale {:.4g}",
                      static_cast<double>(counts.trained) / 1e6,

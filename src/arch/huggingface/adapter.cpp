@@ -53,16 +53,10 @@ std::vector<AdapterTensor> adapter_tensors(const ModelConfig& config, Family fam
   for (std::size_t block = 0; block < map.adapters.size(); ++block) {
     const UnitSpec& own = units[static_cast<std::size_t>(map.blocks[block].value)];
     const UnitSpec& adapters = units[static_cast<std::size_t>(map.adapters[block].value)];
-    const auto named = [&](const UnitSpec& unit, Role role) -> const layout::ParameterInfo& {
-      const auto found =
-          std::ranges::find(unit.parameters, static_cast<int>(role), [](const ParameterSpec& spec) { return spec.info.role; });
-      ensure(found != unit.parameters.end(), "the unit has the parameter");
-      return found->info;
-    };
     for (const AdapterSite& site : sites) {
-      const std::string module = module_of(table, named(own, site.matrix).name, site.rows);
+      const std::string module = module_of(table, parameter_of(own, site.matrix).name, site.rows);
       for (const auto& [role, which] : {std::pair(site.a, "lora_A"), {site.b, "lora_B"}}) {
-        const layout::ParameterInfo& info = named(adapters, role);
+        const layout::ParameterInfo& info = parameter_of(adapters, role);
         all.push_back({info.name, fmt::format("base_model.model.{}.{}.weight", module, which), info.shape});
       }
     }

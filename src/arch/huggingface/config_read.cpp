@@ -178,7 +178,7 @@ void read_unturned_layers(Fields& fields, ModelConfig& config) {
 
 void read_gate(Fields& fields, const LlamaKind& kind, ModelConfig& config) {
   const bool gemma = is_gemma(kind.family);
-  // Of the first Gemma's two names transformers 4.38 to 4.56 read "hidden_activation" where it is there.
+  // The first Gemma has two names: transformers 4.38 to 4.56 read "hidden_activation" where it is there.
   const bool both = kind.family == Family::gemma && fields.present("hidden_activation") != nullptr;
   const char* key = both || has_post_norms(kind.family) ? "hidden_activation" : "hidden_act";
   const std::string name = fields.text(key, gemma ? "gelu_pytorch_tanh" : "silu");

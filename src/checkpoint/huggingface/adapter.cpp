@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "arch/adapter.h"
 #include "arch/config_json.h"
@@ -151,10 +152,9 @@ AdapterFolder::AdapterFolder(const io::Path& path, const arch::ModelConfig& mode
     problems.push_back({fmt::format("{}: the tensor \"{}\" {}", files.weights_path, name, what), std::string(another_adapter)});
   };
   NotFinite not_finite;
-  std::size_t known = 0;
-  for (const names::AdapterTensor& tensor : names::adapter_tensors(adapted, family)) {
+  const std::vector<names::AdapterTensor> tensors = names::adapter_tensors(adapted, family);
+  for (const names::AdapterTensor& tensor : tensors) {
     const io::SafetensorsEntry* const entry = files.header.find(tensor.published);
-    known += entry != nullptr ? 1 : 0;
     if (entry == nullptr) {
       complain(tensor.published, fmt::format("{} is missing: every block has the same adapters", tensor.shape.text()));
     } else if (entry->shape != std::vector<std::int64_t>{tensor.shape[0], tensor.shape[1]}) {
@@ -165,12 +165,10 @@ AdapterFolder::AdapterFolder(const io::Path& path, const arch::ModelConfig& mode
       not_finite.look(tensor.published, std::as_bytes(std::span(read.values)), DType::f32);
     }
   }
-  if (known < files.header.entries.size()) {
-    std::vector<names::AdapterTensor> all = names::adapter_tensors(adapted, family);
-    for (const io::SafetensorsEntry& entry : files.header.entries) {
-      if (std::ranges::find(all, entry.name, &names::AdapterTensor::published) == all.end())
-        complain(entry.name, "is none of this model's adapters");
-    }
+  std::set<std::string_view> known;
+  for (const names::AdapterTensor& tensor : tensors) known.insert(tensor.published);
+  for (const io::SafetensorsEntry& entry : files.header.entries) {
+    if (!known.contains(entry.name)) complain(entry.name, "is none of this model's adapters");
   }
   if (!problems.empty()) throw_first(std::move(problems));
   not_finite.refuse(files.weights_path, "take another copy of the adapter");
@@ -196,14 +194,12 @@ AdapterMerge::AdapterMerge(const Reader& reader, const arch::ModelConfig& model)
   const std::vector<arch::UnitSpec> units = arch::unit_table(model);
   const arch::UnitMap map = arch::unit_map(model);
   for (std::size_t block = 0; block < map.adapters.size(); ++block) {
-    const auto named = [&](UnitIndex unit, arch::Role role) {
-      const arch::UnitSpec& spec = units[static_cast<std::size_t>(unit.value)];
-      return std::ranges::find(spec.parameters, static_cast<int>(role), [](const auto& p) { return p.info.role; })->info.name;
-    };
+    const auto unit = [&](UnitIndex index) -> const arch::UnitSpec& { return units[static_cast<std::size_t>(index.value)]; };
+    const arch::UnitSpec &own = unit(map.blocks[block]), &adapters = unit(map.adapters[block]);
     for (const arch::AdapterSite& site : sites) {
-      besides_[named(map.blocks[block], site.matrix)].push_back({site.rows.first,
-                                                                 read_whole(reader, named(map.adapters[block], site.a)),
-                                                                 read_whole(reader, named(map.adapters[block], site.b))});
+      besides_[arch::parameter_of(own, site.matrix).name].push_back(
+          {site.rows.first, read_whole(reader, arch::parameter_of(adapters, site.a).name),
+           read_whole(reader, arch::parameter_of(adapters, site.b).name)});
     }
   }
 }

@@ -18,8 +18,8 @@ std::vector<std::vector<std::int64_t>> pack_documents(std::span<const std::int64
   const auto tokens = [&](std::int64_t document) { return lengths[static_cast<std::size_t>(document)]; };
   std::ranges::stable_sort(longest_first, std::ranges::greater(), tokens);
   std::vector<std::vector<std::int64_t>> windows;
-  std::map<std::int64_t, std::vector<std::size_t>>
-      open;  // by the tokens that are left; the separator behind a last document is not
+  // By the tokens that are left. A last document needs no separator behind it, so a window begins with one more.
+  std::map<std::int64_t, std::vector<std::size_t>> open;
   for (const std::int64_t document : longest_first) {
     const std::int64_t needed = tokens(document) + 1;
     ensure(tokens(document) <= length, "a window holds every document");

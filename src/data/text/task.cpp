@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text/trimmed.h"
+#include "data/chat/jinja/python_text.h"
 #include "data/text/documents.h"
 #include "io/file.h"
 
@@ -18,8 +19,7 @@ namespace {
 constexpr std::string_view lambada = "lambada:";
 constexpr std::string_view forms_remedy =
     "a line is {\"context\": ..., \"choices\": [...], \"answer\": 0}, {\"context\": ..., \"answer\": \"...\"}, {\"text\": ...} "
-    "or "
-    "HellaSwag's";
+    "or HellaSwag's";
 
 [[noreturn]] void refuse(std::string message) { throw UserError(std::move(message), std::string(forms_remedy)); }
 
@@ -29,7 +29,7 @@ const std::string& text_of(const Json& object, std::string_view key) {
   return value->string();
 }
 
-/// Of the first of the members that is there; null: none is.
+/// The value of the first of the keys that is there; null: none is.
 const Json* first_of(const Json& object, std::initializer_list<std::string_view> keys) {
   for (const std::string_view key : keys) {
     if (const Json* value = object.find(key)) return value;
@@ -71,31 +71,16 @@ std::vector<std::string> texts_of(const Json& object, std::string_view key) {
   return texts;
 }
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-}
-
 /// What WikiHow left in HellaSwag's texts (lm-eval, tasks/hellaswag/utils.py: preprocess).
 std::string without_marks(std::string_view given) {
-  std::string text(trimmed(given));
-  replace_all(text, " [title]", ". ");
+  std::string text = jinja::replaced(trimmed(given), " [title]", ". ");
   for (std::size_t at = text.find('['); at != std::string::npos; at = text.find('[', at)) {
     const std::size_t end = text.find(']', at);
     const bool over_lines = end != std::string::npos && text.substr(at, end - at).find('\n') != std::string::npos;
     if (end == std::string::npos) break;
     over_lines ? void(++at) : void(text.erase(at, end + 1 - at));
   }
-  replace_all(text, "  ", " ");
-  return text;
-}
-
-/// As Python's str.capitalize() has it, of ASCII.
-std::string capitalised(std::string text) {
-  const auto between = [](char c, char first, char last) { return c >= first && c <= last; };
-  for (char& c : text) c = between(c, 'A', 'Z') ? static_cast<char>(c + ('a' - 'A')) : c;
-  if (!text.empty() && between(text.front(), 'a', 'z')) text.front() = static_cast<char>(text.front() - ('a' - 'A'));
-  return text;
+  return jinja::replaced(text, "  ", " ");
 }
 
 std::string behind_a_blank(const std::string& text) { return " " + text; }
@@ -103,7 +88,7 @@ std::string behind_a_blank(const std::string& text) { return " " + text; }
 TaskItem hellaswag(const Json& object) {
   TaskItem item;
   item.context = without_marks(text_of(object, "activity_label") + ": " + text_of(object, "ctx_a") + " " +
-                               capitalised(text_of(object, "ctx_b")));
+                               jinja::capitalized(text_of(object, "ctx_b")));
   for (const std::string& ending : texts_of(object, "endings"))
     item.continuations.push_back(behind_a_blank(without_marks(ending)));
   item.right = index_of(object.find("label"), item.continuations.size());

@@ -34,7 +34,7 @@ std::string_view option_of(std::string_view key) {
   throw BrokenRule(fmt::format("DeepSpeed has an option for {}", key));
 }
 
-/// What a layout is read from.
+/// Whether a layout is read from the option.
 bool is_layouts(const settings::Option& option) {
   return option.name == settings::samples_of_step || option.key.starts_with("model.") || option.key.starts_with("memory.") ||
          option.key.starts_with("parallel.") || option.key == "optimizer.gas" || option.key == "train.dtype";
@@ -50,12 +50,6 @@ void put(Json& object, std::string_view option, Json value) {
   Json inner = object.find(group) != nullptr ? *object.find(group) : Json(Json::Object{});
   put(inner, option.substr(dot + 1), std::move(value));
   object.set(group, std::move(inner));
-}
-
-const Json* find(const Json& object, std::string_view option) {
-  const std::size_t dot = option.find('.');
-  const Json* value = object.is_object() ? object.find(option.substr(0, dot)) : nullptr;
-  return value == nullptr || dot == option.npos ? value : find(*value, option.substr(dot + 1));
 }
 
 }  // namespace
@@ -91,7 +85,7 @@ ForeignJob read(std::string_view text, const std::string& file) {
   RunConfig& config = job.config;
   std::vector<Problem> problems;
   for (const Degree& each : degrees) {
-    const Json* value = find(options, each.option);
+    const Json* value = settings::find_value(options, each.option);
     if (value == nullptr) continue;
     if (value->is_int() && value->integer() >= 1 && value->integer() <= 1 << 16) {
       config.parallel.*each.degree = value->integer();
@@ -101,15 +95,15 @@ ForeignJob read(std::string_view text, const std::string& file) {
     }
     put(options, each.option, 1);
   }
-  if (const Json* shard = find(options, of_node); shard != nullptr && shard->is_int() && shard->integer() > 1) {
+  if (const Json* shard = settings::find_value(options, of_node); shard != nullptr && shard->is_int() && shard->integer() > 1) {
     config.memory.zero_group = layout::CutOver::host;
     job.notes.push_back(fmt::format("{} = {}: counted as the devices of a node", of_node, shard->integer()));
     put(options, of_node, 1);
   }
-  const Json* half = find(options, fp16);
+  const Json* half = settings::find_value(options, fp16);
   const bool is_half = half != nullptr && half->is_bool() && half->boolean();
   if (is_half) put(options, fp16, false);
-  const Json* again = find(options, checkpointing);
+  const Json* again = settings::find_value(options, checkpointing);
   if (again != nullptr && again->is_object()) config.memory.recompute.kind = layout::Recompute::Kind::full;
   const settings::DeepSpeed read = settings::read_deepspeed(options.dump(), file);
   for (const settings::DeepSpeed::Assignment& one : read.assignments)
@@ -127,7 +121,7 @@ ForeignJob read(std::string_view text, const std::string& file) {
   }
   job.ignored = std::ssize(read.idle);
   const int level = zero_level(config);
-  if (find(options, option_of("parallel.overlap")) == nullptr) config.parallel.overlap = level == 3;
+  if (settings::find_value(options, option_of("parallel.overlap")) == nullptr) config.parallel.overlap = level == 3;
   if (config.parallel.cp > 1) config.parallel.context = layout::ContextMethod::ulysses;
   if (again == nullptr) job.notes.emplace_back("whether blocks are run again is not in the file: --recompute full says so");
   job.system.tiled_attention = true;

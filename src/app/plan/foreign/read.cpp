@@ -224,9 +224,7 @@ int plan_read(const Arguments& arguments) {
   const planner::Candidate candidate = candidate_of(config, work);
   const std::string layout = layout_of_job(work, candidate);
   Answer answer;
-  answer.say(fmt::format("{}, {} ({} parameters) on {}: {} x {} devices; {} samples of {} tokens a step\n{}\n",
-                         visible(options.file), job.form, format_si(work.parameters), visible(machine.name), machine.nodes,
-                         machine.devices, format_count(batch), format_count(work.positions), layout));
+  answer.say(fmt::format("{}, {} {}\n{}\n", visible(options.file), job.form, asked_text(question), layout));
   for (const std::string& note : job.notes) answer.say(fmt::format("{}\n", visible(note)));
   answer.facts({{"file", options.file},
                 {"form", job.form},

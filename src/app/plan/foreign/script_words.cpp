@@ -22,7 +22,7 @@ bool is_name(char c, bool first) {
   const auto code = static_cast<unsigned char>(c);
   return c == '_' || (first ? std::isalpha(code) : std::isalnum(code)) != 0;
 }
-/// Of the text, as much as a variable's name has.
+/// The length of the variable's name that the text begins with.
 std::size_t name_length(std::string_view text) {
   std::size_t length = 0;
   while (length < text.size() && is_name(text[length], length == 0)) ++length;
@@ -103,7 +103,7 @@ class Script {
     const std::string inside = expanded(text.substr(3, end - 3), depth + 1);
     std::string_view rest = inside;
     const auto value = added(rest, 0);
-    if (!value || !trimmed_end(rest).empty()) return literal(text, end + 2, out);
+    if (!value || !behind_blanks(rest).empty()) return literal(text, end + 2, out);
     out += std::to_string(*value);
     return end + 2;
   }
@@ -133,7 +133,7 @@ class Script {
     out += text.substr(0, length);
     return std::min(length, text.size());
   }
-  /// Of the brace that the text opens.
+  /// The place of the brace that closes the one that the text begins with.
   static std::size_t closing(std::string_view text) {
     int open = 0;
     for (std::size_t at = 1; at < text.size(); ++at) {
@@ -142,7 +142,7 @@ class Script {
     }
     return text.size() - 1;
   }
-  static std::string_view trimmed_end(std::string_view text) {
+  static std::string_view behind_blanks(std::string_view text) {
     while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
     return text;
   }
@@ -165,7 +165,7 @@ class Script {
   // Whole numbers and names of them; nothing for another text.
   std::optional<std::int64_t> added(std::string_view& text, int depth) {
     auto sum = multiplied(text, depth);
-    for (text = trimmed_end(text); sum && !text.empty() && (text[0] == '+' || text[0] == '-'); text = trimmed_end(text)) {
+    for (text = behind_blanks(text); sum && !text.empty() && (text[0] == '+' || text[0] == '-'); text = behind_blanks(text)) {
       const char sign = text[0];
       text.remove_prefix(1);
       const auto more = multiplied(text, depth);
@@ -178,7 +178,7 @@ class Script {
   }
   std::optional<std::int64_t> multiplied(std::string_view& text, int depth) {
     auto product = single(text, depth);
-    for (text = trimmed_end(text); product && !text.empty() && (text[0] == '*' || text[0] == '/'); text = trimmed_end(text)) {
+    for (text = behind_blanks(text); product && !text.empty() && (text[0] == '*' || text[0] == '/'); text = behind_blanks(text)) {
       const char sign = text[0];
       text.remove_prefix(1);
       const auto more = single(text, depth);
@@ -188,12 +188,12 @@ class Script {
     return product;
   }
   std::optional<std::int64_t> single(std::string_view& text, int depth) {
-    text = trimmed_end(text);
+    text = behind_blanks(text);
     if (depth > deepest) return std::nullopt;
     if (text.starts_with('(')) {
       text.remove_prefix(1);
       const auto value = added(text, depth + 1);
-      text = trimmed_end(text);
+      text = behind_blanks(text);
       if (!text.starts_with(')')) return std::nullopt;
       text.remove_prefix(1);
       return value;

@@ -1,6 +1,6 @@
 #pragma once
 
-// --calibrate: rates of a machine from what a run, or somebody, measured on it.
+// --calibrate: rates of a machine from a measured run, or from tokens a second that the user gives.
 
 #include <string>
 

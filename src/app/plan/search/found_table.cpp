@@ -7,6 +7,7 @@
 
 #include "app/plan/search/winner.h"
 #include "arch/flops.h"
+#include "base/text/visible.h"
 #include "base/units.h"
 
 namespace lockstep::app {
@@ -33,6 +34,13 @@ Use use_of(const planner::SearchQuestion& question, const planner::Found& found)
   // What is made again is forward's third, as far as time says.
   const double again = found.time.compute > 0 ? found.time.again / found.time.compute : 0;
   return {model / 1e12, model / work.machine.peak_flops, model * (1 + again) / work.machine.peak_flops};
+}
+
+std::string asked_text(const planner::SearchQuestion& question) {
+  const planner::Work& work = question.work;
+  return fmt::format("({} parameters) on {}: {} x {} devices; {} samples of {} tokens a step", format_si(work.parameters),
+                     visible(work.machine.name), work.machine.nodes, work.machine.devices, format_count(question.global_batch),
+                     format_count(work.positions));
 }
 
 double waiting_for_ranks(const planner::StepTime& time) { return time.tensor + time.messages + time.gather + time.replicas; }

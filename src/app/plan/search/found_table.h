@@ -11,11 +11,14 @@
 
 namespace lockstep::app {
 
-/// What of a second of a step the devices do for the model, and in all.
+/// The rates of each device: useful TFLOPS, and their share of its peak without and with what is made again.
 struct Use {
   double tflops, mfu, hfu;
 };
 Use use_of(const planner::SearchQuestion& question, const planner::Found& found);
+
+/// "(7 G parameters) on h100: 2 x 8 devices; 512 samples of 4,096 tokens a step".
+std::string asked_text(const planner::SearchQuestion& question);
 
 /// Seconds in which ranks wait for each other.
 double waiting_for_ranks(const planner::StepTime& time);

@@ -200,10 +200,8 @@ int plan_search(const Arguments& arguments) {
   if (result.best.empty()) refuse(question, result);
   const Found& winner = result.best.front();
   const bool own = is_own(work.system);
-  answer.say(fmt::format(
-      "{} ({} parameters) on {}: {} x {} devices; {} samples of {} tokens a step, {}\n{} layouts looked at\n\n",
-      visible(model.name), format_si(work.parameters), visible(work.machine.name), work.machine.nodes, work.machine.devices,
-      format_count(question.global_batch), format_count(work.positions), options.dtype, format_count(result.legal)));
+  answer.say(fmt::format("{} {}, {}\n{} layouts looked at\n\n", visible(model.name), asked_text(question), options.dtype,
+                         format_count(result.legal)));
   answer.say(caveat(work));
   answer.facts(
       {{"machine", work.machine.name}, {"ranks", work.machine.ranks()}, {"model", model.name}, {"layouts", result.legal}});

@@ -17,7 +17,7 @@ namespace {
 
 using layout::PlanField;
 
-/// Whether a field has another value than in a run that nobody laid out.
+/// Whether a field differs from its default.
 bool is_asked(const layout::FieldRow& row, const layout::PlanWish& wish) {
   return row.value.get(wish).dump() != row.value.get(layout::PlanWish()).dump();
 }
@@ -61,7 +61,7 @@ std::string command_of(const NamedModel& model, const planner::Work& work, const
 
 RunConfig recipe_of(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate) {
   RunConfig config = model.config;
-  // Of the layout that the model's file has, what plans do not tell apart.
+  // Plans do not tell these settings apart, so they are the model file's.
   layout::PlanWish wish;
   wish.parallel.bucket_bytes = config.parallel.bucket_bytes;
   wish.parallel.overlap = config.parallel.overlap;

@@ -106,13 +106,6 @@ class Reader {
     found_.problems.push_back({fmt::format("{}: {} {}", what_, option, why), std::move(remedy)});
   }
 
-  // The value of "group.name"; null when it or a group is absent.
-  static const Json* find(const Json& file, std::string_view option) {
-    const std::size_t dot = option.find('.');
-    const Json* value = file.is_object() ? file.find(option.substr(0, dot)) : nullptr;
-    return value == nullptr || dot == std::string_view::npos ? value : find(*value, option.substr(dot + 1));
-  }
-
   void counts(const Json& file) {
     count(file, samples_of_step, found_.train_batch);
     count(file, samples_of_microbatch, found_.micro_batch);
@@ -139,7 +132,7 @@ class Reader {
   }
 
   void optimizer(const Json& file) {
-    const Json* type = find(file, "optimizer.type");
+    const Json* type = find_value(file, "optimizer.type");
     if (type == nullptr || !type->is_string()) return;
     const std::string& name = type->string();
     if (name == "SGD") return assign("optimizer.type", "optimizer.name", "sgd");
@@ -147,14 +140,14 @@ class Reader {
       return refuse("optimizer.type", fmt::format("= {}: there is no such method here", name), "Adam, AdamW or SGD");
     }
     assign("optimizer.type", "optimizer.name", "AdamW");
-    const Json* decay = find(file, "optimizer.params.weight_decay");
-    const Json* decoupled = find(file, "optimizer.params.adam_w_mode");
+    const Json* decay = find_value(file, "optimizer.params.weight_decay");
+    const Json* decoupled = find_value(file, "optimizer.params.adam_w_mode");
     const bool decays = decay != nullptr && decay->is_number() && decay->number() > 0;
     if (decays && decoupled != nullptr && decoupled->is_bool() && !decoupled->boolean()) {
       refuse("optimizer.params.adam_w_mode", "= false: weight decay is never part of the gradient here",
              "leave it out, or \"weight_decay\": 0");
     }
-    betas(find(file, "optimizer.params.betas"));
+    betas(find_value(file, "optimizer.params.betas"));
   }
 
   void betas(const Json* betas) {
@@ -167,7 +160,7 @@ class Reader {
   }
 
   void scheduler(const Json& file) {
-    const Json* type = find(file, "scheduler.type");
+    const Json* type = find_value(file, "scheduler.type");
     if (type == nullptr || !type->is_string()) return;
     const std::string& name = type->string();
     const bool cosine = name == "WarmupCosineLR";
@@ -176,7 +169,7 @@ class Reader {
     } else if (name == "WarmupDecayLR") {
       found_.lowest_rate = 0;
     } else if (cosine) {
-      const Json* least = find(file, "scheduler.params.cos_min_ratio");
+      const Json* least = find_value(file, "scheduler.params.cos_min_ratio");
       found_.lowest_rate = least != nullptr && least->is_number() ? least->number() : 1e-4;
     } else {
       return refuse("scheduler.type", fmt::format("= {}: there is no such schedule here", name),
@@ -184,7 +177,7 @@ class Reader {
     }
     assign("scheduler.type", "optimizer.schedule", cosine ? "cosine" : "linear");
     assign("scheduler.type", "optimizer.decay_lr", true);
-    if (!cosine && find(file, "scheduler.params.warmup_type") == nullptr) {
+    if (!cosine && find_value(file, "scheduler.params.warmup_type") == nullptr) {
       found_.notes.push_back(fmt::format(
           "{}: the learning rate rises in a straight line; without warmup_type DeepSpeed's follows a logarithm", what_));
     }

@@ -238,6 +238,12 @@ constexpr std::array kOptions{
 
 std::span<const Option> options() { return kOptions; }
 
+const Json* find_value(const Json& file, std::string_view option) {
+  const std::size_t dot = option.find('.');
+  const Json* value = file.is_object() ? file.find(option.substr(0, dot)) : nullptr;
+  return value == nullptr || dot == option.npos ? value : find_value(*value, option.substr(dot + 1));
+}
+
 const Option* find_option(std::string_view name) {
   const auto* found = std::ranges::find(kOptions, name, &Option::name);
   return found == kOptions.end() ? nullptr : found;

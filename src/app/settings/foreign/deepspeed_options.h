@@ -26,11 +26,13 @@ struct Option {
   std::string_view reason = "", remedy = "";
 };
 
-/// Of train_batch_size = micro-batch x accumulation x replicas.
+/// The factors of a step: train_batch_size = micro-batch x accumulation x replicas.
 inline constexpr std::string_view samples_of_step = "train_batch_size", samples_of_microbatch = "train_micro_batch_size_per_gpu",
                                   microbatches_of_step = "gradient_accumulation_steps";
 
 std::span<const Option> options();
+/// The value of "group.option" in a file; null: it is not there.
+const Json* find_value(const Json& file, std::string_view option);
 /// Null when DeepSpeed has no such option, or none that is known here.
 const Option* find_option(std::string_view name);
 /// Whether `group` is the first part of options' names.
