@@ -79,6 +79,31 @@ void Attention::forward(const AttentionForward& call) {
   do_forward(call);
 }
 
+void Attention::forward(const CachedAttention& call) {
+  AttentionShape shape = call.shape;
+  shape.samples = shape.queries = shape.keys = shape.key_rows = 0;  // texts say these
+  const DType type = storage_of(call.q, "q");
+  demand(call.k.rows() % page_keys == 0, "attention", "the cache has whole pages");
+  std::int64_t rows = 0;
+  for (const CachedText& text : call.texts) {
+    demand(text.first == rows && text.rows > 0 && text.position >= 0, "attention", "texts have every row once, in order");
+    demand(text.text >= 0 && text.text < call.pages.rows(), "pages", "they have a row for every text");
+    demand(text.position + text.rows <= call.pages.columns() * page_keys, "pages", "they hold a text's keys");
+    check_starts(call.starts, 1, text.position + text.rows);
+    rows += text.rows;
+  }
+  demand(rows == call.q.rows(), "attention", "texts have every row once, in order");
+  check_shape(shape, {});
+  check_matrix(call.q, rows, shape.heads * shape.head_size, "q", type);
+  check_matrix(call.k, call.k.rows(), shape.kv_heads * shape.head_size, "k", type);
+  check_matrix(call.v, call.k.rows(), shape.kv_heads * shape.head_size, "v", type);
+  check_matrix(call.o, rows, call.q.columns(), "o", type);
+  check_matrix(call.pages, call.pages.rows(), call.pages.columns(), "pages", DType::i32);
+  check_device({&call.o, &call.q, &call.k, &call.v, &call.pages, &call.starts});
+  const OpScope running = scope("forward");
+  do_forward(call);
+}
+
 void Attention::backward(const AttentionBackward& call) {
   const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout, further, starts, parts, part_sums, whole] = call;
   check_shape(shape, dropout);

@@ -107,14 +107,34 @@ struct AttentionBackward {
   WholeWeights whole = {};
 };
 
+/// Some positions of a text whose keys lie in a cache.
+struct CachedText {
+  std::int64_t first = 0, rows = 0;  ///< of q and o
+  std::int64_t position = 0;         ///< of the first row; the text has the keys of all positions up to the last row's
+  std::int64_t text = 0;             ///< which row of the page table is its own
+};
+inline constexpr std::int64_t page_keys = 64;  ///< keys of a page: a block that is walked
+
+/// Attention over keys and values that texts keep in pages: each row has the bits of a call for its text alone.
+struct CachedAttention {
+  Tensor o, q;   ///< [R, H*D]
+  Tensor k, v;   ///< [pages * 64, K*D]
+  Tensor pages;  ///< [texts, n] i32: keys 64 i up to 64 i + 63 of a text are rows 64 p up to 64 p + 63, p = pages[text][i]
+  std::span<const CachedText> texts;
+  AttentionShape shape;  ///< what it says of heads and scores
+  Tensor starts = {};    ///< [1, positions] i32: a query sees no key before that of its position
+};
+
 class Attention : public Family {
  public:
   explicit Attention(OpObserver* observer) : Family("attention", observer) {}
   void forward(const AttentionForward& call);
+  void forward(const CachedAttention& call);
   void backward(const AttentionBackward& call);
 
  private:
   virtual void do_forward(const AttentionForward& call) = 0;
+  virtual void do_forward(const CachedAttention& call) = 0;
   virtual void do_backward(const AttentionBackward& call) = 0;
 };
 

@@ -12,7 +12,8 @@ void Embedding::forward(const Tensor& y, const Tensor& tokens, const Tensor& tok
   check_matrix(token_table, token_table.rows(), y.columns(), "token_table", type);
   check_optional_matrix(position_table, position_table.rows(), y.columns(), "position_table", type);
   check_samples(y, positions, "y");
-  demand(!position_table || positions.end() <= position_table.rows(), "position_table", "it has a row for every position");
+  demand(!position_table || starts || positions.end() <= position_table.rows(), "position_table",
+         "it has a row for every position");
   demand(first_token >= 0, "token_table", "its first token is not negative");
   check_starts(starts, y.rows() / positions.count(), positions.end());
   check_device({&y, &tokens, &token_table, &position_table, &starts});

@@ -11,7 +11,7 @@ void Rotary::rotate(const Tensor& x, const Tensor& angles, const RotaryPlace& pl
   check_matrix(x, x.rows(), x.columns(), "x", storage_of(x, "x"));
   demand(x.columns() % head_size == 0, "x", "the columns are whole heads");
   check_samples(x, place.positions, "x");
-  demand(place.positions.end() <= angles.rows(), "angles", "they have a row for every position");
+  demand(place.starts || place.positions.end() <= angles.rows(), "angles", "they have a row for every position");
   check_starts(place.starts, x.rows() / place.positions.count(), place.positions.end());
   check_device({&x, &angles, &place.starts});
   const OpScope running = scope("rotate");

@@ -13,7 +13,7 @@ namespace lockstep::ops {
 struct RotaryPlace {
   Positions positions = {};  ///< of a sample's T rows
   bool inverse = false;      ///< turn back: the gradient's way
-  Tensor starts = {};        ///< of documents, whose positions are turned as they count (ops/positions.h)
+  Tensor starts = {};        ///< of documents, whose positions are turned as they count (ops/positions.h); those have angles
 };
 
 class Rotary : public Family {

@@ -20,6 +20,12 @@ struct Query {
   std::int64_t position;             // of the query in its sample
   std::int64_t first, seen;          // keys first .. seen - 1 are seen
   std::int64_t lse;                  // element of lse and delta
+  const std::int32_t* pages = nullptr;
+
+  /// Of k and v.
+  std::int64_t row_of(std::int64_t key) const {
+    return pages == nullptr ? key_row + key : pages[key / page_keys] * page_keys + key % page_keys;
+  }
 };
 
 template <class Body>
@@ -73,38 +79,54 @@ class AttentionReference final : public Attention {
   using Attention::Attention;
 
  private:
-  void do_forward(const AttentionForward& call) override {
+  static void attend(const AttentionForward& call, const Query& query) {
     const auto& [o, lse, q, k, v, s, dropout, further, starts, whole] = call;
     const double scale = s.score_scale();
-    std::vector<double> score(static_cast<std::size_t>(s.keys)), value(static_cast<std::size_t>(s.head_size));
-    for_each_query(s, starts, [&](const Query& query) {
-      double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-      const double before = further ? at(lse, query.lse) : largest;  // log of the sum over other keys
-      for (std::int64_t j = query.first; j < query.seen; ++j) {
-        double& x = score[static_cast<std::size_t>(j)];
-        x = capped(s, scale * dot({q, query.row, query.column}, {k, query.key_row + j, query.key_column}, s.head_size));
-        largest = std::max(largest, x);
-      }
-      largest = std::max(largest, before);
-      const double weight_before = std::exp(before - largest);
-      sum = weight_before;
-      for (std::int64_t j = query.first; j < query.seen; ++j) sum += std::exp(score[static_cast<std::size_t>(j)] - largest);
-      for (std::int64_t d = 0; d < s.head_size; ++d)
-        value[static_cast<std::size_t>(d)] = further ? get(o, query.row, query.column + d) * weight_before / sum : 0;
-      if (whole)
-        keep_whole(whole, s, query, [&](std::int64_t j) { return std::exp(score[static_cast<std::size_t>(j)] - largest) / sum; });
-      for (std::int64_t j = query.first; j < query.seen; ++j) {
-        const double weight =
-            std::exp(score[static_cast<std::size_t>(j)] - largest) / sum * factor_at(dropout, query, s.first_key + j);
-        for (std::int64_t d = 0; d < s.head_size; ++d) {
-          value[static_cast<std::size_t>(d)] += weight * get(v, query.key_row + j, query.key_column + d);
-        }
-      }
+    std::vector<double> score(static_cast<std::size_t>(query.seen)), value(static_cast<std::size_t>(s.head_size));
+    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    const double before = further ? at(lse, query.lse) : largest;  // log of the sum over other keys
+    for (std::int64_t j = query.first; j < query.seen; ++j) {
+      double& x = score[static_cast<std::size_t>(j)];
+      x = capped(s, scale * dot({q, query.row, query.column}, {k, query.row_of(j), query.key_column}, s.head_size));
+      largest = std::max(largest, x);
+    }
+    largest = std::max(largest, before);
+    const double weight_before = std::exp(before - largest);
+    sum = weight_before;
+    for (std::int64_t j = query.first; j < query.seen; ++j) sum += std::exp(score[static_cast<std::size_t>(j)] - largest);
+    for (std::int64_t d = 0; d < s.head_size; ++d)
+      value[static_cast<std::size_t>(d)] = further ? get(o, query.row, query.column + d) * weight_before / sum : 0;
+    if (whole)
+      keep_whole(whole, s, query, [&](std::int64_t j) { return std::exp(score[static_cast<std::size_t>(j)] - largest) / sum; });
+    for (std::int64_t j = query.first; j < query.seen; ++j) {
+      const double weight =
+          std::exp(score[static_cast<std::size_t>(j)] - largest) / sum * factor_at(dropout, query, s.first_key + j);
       for (std::int64_t d = 0; d < s.head_size; ++d) {
-        put(o, query.row, query.column + d, value[static_cast<std::size_t>(d)]);
+        value[static_cast<std::size_t>(d)] += weight * get(v, query.row_of(j), query.key_column + d);
       }
-      if (lse && !whole) at(lse, query.lse) = static_cast<float>(largest + std::log(sum));
-    });
+    }
+    for (std::int64_t d = 0; d < s.head_size; ++d) {
+      put(o, query.row, query.column + d, value[static_cast<std::size_t>(d)]);
+    }
+    if (lse && !whole) at(lse, query.lse) = static_cast<float>(largest + std::log(sum));
+  }
+
+  void do_forward(const AttentionForward& call) override {
+    for_each_query(call.shape, call.starts, [&](const Query& query) { attend(call, query); });
+  }
+
+  void do_forward(const CachedAttention& call) override {
+    const AttentionShape& s = call.shape;
+    const AttentionForward plain{.o = call.o, .lse = {}, .q = call.q, .k = call.k, .v = call.v, .shape = s};
+    for (const CachedText& text : call.texts) {
+      const auto* pages = reinterpret_cast<const std::int32_t*>(call.pages.data) + text.text * call.pages.stride();
+      for (std::int64_t i = 0; i < text.rows * s.heads; ++i) {
+        const std::int64_t row = i / s.heads, head = i % s.heads, position = text.position + row;
+        const std::int64_t hidden = call.starts ? std::max(0, *starts_from(call.starts, 0, position)) : 0;
+        attend(plain, {0, head, row, text.first + row, head * s.head_size, 0, s.kv_head_of(head) * s.head_size, position, hidden,
+                       position + 1, 0, pages});
+      }
+    }
   }
 
   void do_backward(const AttentionBackward& call) override {

@@ -174,6 +174,39 @@ void CpuAttention::do_forward(const AttentionForward& call) {
   context_.stream.progress();
 }
 
+void CpuAttention::do_forward(const CachedAttention& call) {
+  const AttentionShape& shape = call.shape;
+  ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
+  const std::int64_t tall = forward_rows(shape.head_size);
+  const auto head_of_text = [&](std::int64_t task, int worker) {
+    const CachedText& text = call.texts[static_cast<std::size_t>(task / shape.heads)];
+    const std::int64_t head = task % shape.heads, column = head * shape.head_size, end = text.position + text.rows;
+    const std::int64_t kv_column = shape.kv_head_of(head) * shape.head_size;
+    // Runs end at multiples of `tall`, as those of a call for whole samples do.
+    for (std::int64_t position = text.position, next = 0; position < end; position = next) {
+      next = std::min((position / tall + 1) * tall, end);
+      const std::int64_t row = text.first + position - text.position;
+      forward_({.q = head_rows(call.q, 0, 0, column).from(row),
+                .k = head_rows(call.k, 0, 0, kv_column),
+                .v = head_rows(call.v, 0, 0, kv_column),
+                .o = head_rows(call.o, 0, 0, column).from(row),
+                .rows = next - position,
+                .keys = end,
+                .position = position,
+                .starts = starts_from(call.starts, 0, position),
+                .head_size = shape.head_size,
+                .scale = scale_of(shape),
+                .softcap = softcap_of(shape),
+                .dropout = {},
+                .thin = thin_,
+                .pages = reinterpret_cast<const std::int32_t*>(call.pages.data) + text.text * call.pages.stride()},
+               workspace(worker));
+    }
+  };
+  context_.team.for_each_affine(std::ssize(call.texts) * shape.heads, head_of_text);
+  context_.stream.progress();
+}
+
 void CpuAttention::compute_delta(const Tensor& delta, const Tensor& d_o, const Tensor& o, const AttentionShape& shape) {
   context_.team.for_each_affine(shape.samples * shape.heads, [&](std::int64_t task, int) {
     const std::int64_t sample = task / shape.heads, column = task % shape.heads * shape.head_size;

@@ -26,6 +26,7 @@ class CpuAttention final : public Attention {
 
  private:
   void do_forward(const AttentionForward& call) override;
+  void do_forward(const CachedAttention& call) override;
   void do_backward(const AttentionBackward& call) override;
   /// dk and dv of the call from those of its parts, which are used up.
   void add_parts(const AttentionBackward& call, const Tensor& dk, const Tensor& dv);

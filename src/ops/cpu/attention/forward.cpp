@@ -253,7 +253,7 @@ HWY_INLINE void finish(const ForwardTask& task, const ForwardSpace& space) {
 /// sums = sums * decay + weights times values, of one query.
 template <class T>
 HWY_INLINE void values_in_place(const ForwardTask& task, const ForwardSpace& space, Index key, Index count) {
-  const StoredRows rows = task.v.from(key);
+  const StoredRows rows = task.at(task.v, key);
   const auto* values = reinterpret_cast<const T*>(rows.data);
   ForColumns(task.head_size, [&](Index c, auto group) HWY_ATTR {
     Sixteen sum = Splat(0);
@@ -267,12 +267,12 @@ HWY_INLINE void values_in_place(const ForwardTask& task, const ForwardSpace& spa
 void one_query(const ForwardTask& task, HeadRows q, const ForwardSpace& space) {
   const Index keys = std::min(task.position + 1, task.keys);
   const Index begin = first_block(task);
-  prefetch_rows(task.k.from(begin), std::min(key_block, keys - begin), task.head_size);
+  prefetch_rows(task.at(task.k, begin), std::min(key_block, keys - begin), task.head_size);
   for (Index key = begin; key < keys; key += key_block) {
     const Index in_block = std::min(key_block, keys - key);
-    prefetch_rows(task.v.from(key), in_block, task.head_size);
+    prefetch_rows(task.at(task.v, key), in_block, task.head_size);
     for (Index j = 0; j < in_block; j += ThinStep::panel) {
-      const StoredRows rows = task.k.from(key + j);
+      const StoredRows rows = task.at(task.k, key + j);
       const Index count = std::min(ThinStep::panel, in_block - j);
       const Index next = key + j + count < keys ? count * rows.stride : 0;
       task.thin({q.data, q.stride, 1, rows.data, rows.stride, count, task.head_size, space.scores + j, rows.type, next});
@@ -296,11 +296,13 @@ void attention_forward(const ForwardTask& task, float* workspace) {
   }
   for (Index key = begin; key < keys; key += key_block) {
     const Index in_block = std::min(key_block, keys - key);
-    pack_transposed(widened(task.k.from(key), in_block, task.head_size, space.staged), in_block, task.head_size, space.keys);
-    pack_panels(widened(task.v.from(key), in_block, task.head_size, space.staged), in_block, task.head_size, space.values);
+    pack_transposed(widened(task.at(task.k, key), in_block, task.head_size, space.staged), in_block, task.head_size, space.keys);
+    pack_panels(widened(task.at(task.v, key), in_block, task.head_size, space.staged), in_block, task.head_size, space.values);
     const Index next = key + key_block, in_next = std::min(key_block, keys - next);
-    prefetch_rows(task.k.from(next), in_next, task.head_size);
-    prefetch_rows(task.v.from(next), in_next, task.head_size);
+    if (in_next > 0) {
+      prefetch_rows(task.at(task.k, next), in_next, task.head_size);
+      prefetch_rows(task.at(task.v, next), in_next, task.head_size);
+    }
     for (Index first = std::max<Index>(0, key - task.position); first < task.rows; first += forward_sub_rows) {
       block_of_rows(task, q, space, key, first, std::min(forward_sub_rows, task.rows - first));
     }

@@ -73,7 +73,13 @@ struct ForwardTask {
   float scale = 1;
   float softcap = 0;  ///< of scores before they are scaled; 0: none
   WeightDropout dropout;
-  ThinKernel thin = nullptr;  ///< for one row: scores of keys that are not packed
+  ThinKernel thin = nullptr;            ///< for one row: scores of keys that are not packed
+  const std::int32_t* pages = nullptr;  ///< by blocks of keys, the blocks of k and v that have them; nullptr: they lie in order
+
+  /// Of k or v, the row of a key, which those of its block follow.
+  StoredRows at(const StoredRows& rows, std::int64_t key) const {
+    return rows.from(pages == nullptr ? key : pages[key / key_block] * key_block + key % key_block);
+  }
 };
 
 /// delta = rowsum(d_o * o) of `rows` queries of one head.
