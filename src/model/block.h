@@ -29,10 +29,10 @@ class Block {
     mlp_.backward(pass, w.mlp(), gradients, saved, d, scratch.mlp);
     attention_.backward(pass, w.attention(), gradients, saved, d, scratch.attention);
   }
-  /// forward() behind what the cache holds.
-  void extend(const Pass& pass, BlockWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
-              KvCache& cache) const {
-    attention_.extend(pass, w.attention(), saved, saved.middle.slice_rows(0, out.rows()), scratch, cache);
+  /// forward() of texts behind what the cache has of them.
+  void extend(const Pass& pass, std::span<const ops::CachedText> texts, BlockWeights& w, BlockSaved& saved, const Tensor& out,
+              const Scratch& scratch, KvCache& cache) const {
+    attention_.extend(pass, texts, w.attention(), saved, saved.middle.slice_rows(0, out.rows()), scratch, cache);
     mlp_.forward(pass, w.mlp(), saved, out, scratch);
   }
 

@@ -14,27 +14,28 @@ namespace lockstep::model {
 
 class Decoder {
  public:
-  /// Passes of at most `rows` tokens (all samples together), contexts of at most config.block_size. Throws BrokenRule where a
-  /// boundary splits rows: those of a few tokens are not worth it, and one that sums has the same ranks.
-  Decoder(const Context& context, std::int64_t samples, std::int64_t rows);
+  /// Passes of at most `rows` tokens (all texts together); texts of at most config.block_size, which is what cache.positions 0
+  /// stands for. Throws BrokenRule where a boundary splits rows: those of a few tokens are not worth it, and one that sums has
+  /// the same ranks.
+  Decoder(const Context& context, const CacheSize& cache, std::int64_t rows);
   /// Of the model's `chunks`, in its order.
-  Decoder(const Context& context, std::vector<layout::Chunk> chunks, std::int64_t samples, std::int64_t rows);
+  Decoder(const Context& context, std::vector<layout::Chunk> chunks, const CacheSize& cache, std::int64_t rows);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
   void declare(Arena& workspace, Arena& cache);
 
   KvCache& cache() { return cache_; }
   const std::vector<layout::Chunk>& chunks() const { return chunks_; }
-  /// Reads tokens [samples * positions] i32 behind what the cache holds and adds them to it, with all of the model. Returns the
-  /// last block's output [rows, C], valid until the next call.
-  Tensor read(const Tensor& tokens, std::int64_t samples, std::int64_t positions);
+  /// Reads tokens [rows] i32 of `texts`, whose earlier positions were read before, with all of the model, and keeps their keys
+  /// and values. Returns the last block's output [rows, C], valid until the next call. A row has the same bits whatever else is
+  /// read with it, and however its text is cut.
+  Tensor read(const Tensor& tokens, std::span<const ops::CachedText> texts);
 
-  /// The same in steps, for chunks that get their input from elsewhere: run() turns the stream [rows, C] from a chunk's input
-  /// (where it has the embedding, from the tokens) into its output; behind the last chunk advance() adds to the cache what was
-  /// read.
-  Tensor stream(std::int64_t rows) const { return saved_.x.slice_rows(0, rows); }
-  void run(std::size_t chunk, const Tensor& tokens, std::int64_t samples, std::int64_t positions);
-  void advance(std::int64_t positions) { cache_.set_length(cache_.length() + positions); }
+  /// The same in steps, for chunks that get their input from elsewhere: begin(), then of each chunk run(), which turns the stream
+  /// [rows, C] from its input (where it has the embedding, from the tokens) into its output.
+  void begin(std::span<const ops::CachedText> texts);
+  Tensor stream() const { return saved_.x.slice_rows(0, rows_of_pass()); }
+  void run(std::size_t chunk, const Tensor& tokens);
 
   /// logits [R, V] of rows of read()'s result; where the head is.
   void logits(const Tensor& logits, const Tensor& x);
@@ -42,19 +43,22 @@ class Decoder {
   void loss(const Tensor& x, const Objective& objective);
 
  private:
-  /// Where the windows of `samples` texts begin; empty where there are none.
-  Tensor window_starts(std::int64_t samples);
+  std::int64_t rows_of_pass() const { return texts_.empty() ? 0 : texts_.back().first + texts_.back().rows; }
   const Context& context_;
   std::vector<layout::Chunk> chunks_;
   arch::PartMap parts_;
-  std::int64_t samples_, rows_;
+  std::int64_t rows_;
   EmbeddingLayer embedding_;
   std::vector<Block> blocks_;
   HeadMemory head_memory_;
   Head head_;
   KvCache cache_;
-  Mirror windows_;  ///< [samples, block_size] i32, of layers that see one
+  Mirror windows_;  ///< [1, block_size] i32, of layers that see one
   bool windows_found_ = false;
+  /// [1, block_size + rows] i32. A pass is a sample whose rows begin at position block_size, and each row a document that begins
+  /// before it by the row's position in its text.
+  Mirror places_;
+  std::span<const ops::CachedText> texts_;
   BlockSaved saved_;
   Scratch scratch_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "base/math/elementary.h"
 #include "base/rng.h"
@@ -42,43 +43,44 @@ std::int32_t TokenSampler::draw(std::span<const float> logits, const SampleOptio
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] >= least) order_.push_back(static_cast<std::int32_t>(i));
   }
-  std::sort(order_.begin(), order_.end(), [&](std::int32_t a, std::int32_t b) {
-    const float x = logits[static_cast<std::size_t>(a)];
-    const float y = logits[static_cast<std::size_t>(b)];
-    return x > y || (x == y && a < b);
-  });
   if (order_.empty()) return 0;
+  const auto logit = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
+  const double top = logit(*std::ranges::max_element(order_, {}, logit));
+  const auto weight = [&](std::int32_t id) { return exponential((logit(id) - top) / options.temperature); };
+  double total = 0;
+  for (const std::int32_t id : order_) total += weight(id);
+  // Few tokens have most of the weight, so that all are seldom sorted.
+  std::size_t sorted = 0;
+  const auto nth_likeliest = [&](std::size_t n) {
+    if (n == sorted) {
+      const auto begin = order_.begin() + static_cast<std::ptrdiff_t>(sorted);
+      sorted = std::min(order_.size(), std::max<std::size_t>(64, 4 * sorted));
+      std::partial_sort(begin, order_.begin() + static_cast<std::ptrdiff_t>(sorted), order_.end(),
+                        [&](std::int32_t a, std::int32_t b) { return logit(a) > logit(b) || (logit(a) == logit(b) && a < b); });
+    }
+    return order_[n];
+  };
   std::size_t kept = order_.size();
-  const double top = logits[static_cast<std::size_t>(order_[0])];
-  weights_.resize(kept);
-  double sum = 0;
-  for (std::size_t i = 0; i < kept; ++i) {
-    sum += weights_[i] = exponential((logits[static_cast<std::size_t>(order_[i])] - top) / options.temperature);
-  }
-  double total = sum;
   if (options.top_p < 1) {
     double mass = 0;
     for (std::size_t i = 0; i < kept; ++i) {
-      mass += weights_[i];
-      if (mass >= options.top_p * sum) {
-        kept = i + 1;
-        break;
-      }
+      mass += weight(nth_likeliest(i));
+      if (mass >= options.top_p * total) kept = i + 1;
     }
     total = mass;
   }
   double left = uniform * total;
   for (std::size_t i = 0; i < kept; ++i) {
-    left -= weights_[i];
+    left -= weight(nth_likeliest(i));
     if (left < 0) return order_[i];
   }
-  return order_[kept - 1];
+  return nth_likeliest(kept - 1);
 }
 
 TextSampler::TextSampler(const ModelShare& model)
     : context_(model.context),
       piece_(std::min(longest_piece, context_.config.block_size)),
-      decoder_(model, 1, piece_),
+      decoder_(model, {.texts = 1}, piece_),
       logits_(context_.dims, *context_.boundaries.head, context_.config.vocabulary, 1) {}
 
 void TextSampler::declare(Arena& workspace, Arena& cache) {
@@ -96,7 +98,8 @@ std::span<float> TextSampler::read(std::span<const std::int32_t> tokens) {
     settle(stream, piece);
     std::copy_n(tokens.begin(), count, elements<std::int32_t>(piece.host).begin());
     upload(stream, piece);
-    const Tensor x = decoder_.read(piece.device, 1, rows);
+    const ops::CachedText next{.rows = rows, .position = std::exchange(read_, read_ + rows)};
+    const Tensor x = decoder_.read(piece.device, std::span(&next, 1));
     tokens = tokens.subspan(count);
     if (tokens.empty() && decoder_.has_head()) decoder_.decoder().logits(logits_.own(1), x.slice_rows(rows - 1, 1));
   }
@@ -118,8 +121,7 @@ void TextSampler::run(std::span<const std::int32_t> prompt, const SampleOptions&
   const auto block = static_cast<std::size_t>(context_.config.block_size);
   text_.assign(prompt.begin(), prompt.end());
   const CounterRng rng(options.seed, fmt::format("sample.{}", options.number));
-  model::KvCache& cache = decoder_.decoder().cache();
-  cache.set_length(0);
+  read_ = 0;
   std::size_t unread = std::min(text_.size(), block);
   const bool alone = together == nullptr || together->size() == 1;
   bool writes = true;
@@ -131,8 +133,8 @@ void TextSampler::run(std::span<const std::int32_t> prompt, const SampleOptions&
     if (!alone && (i + 1) % tokens_between_agreements == 0 && !any_writes(writes, *together)) return;
     text_.push_back(token);
     unread = 1;
-    if (cache.length() == cache.capacity()) {
-      cache.set_length(0);
+    if (read_ == context_.config.block_size) {
+      read_ = 0;
       unread = block;
     }
   }

@@ -33,7 +33,6 @@ class TokenSampler {
   // Workspace, grown to the vocabulary once.
   std::vector<float> likeliest_;
   std::vector<std::int32_t> order_;
-  std::vector<double> weights_;
 };
 
 /// Writes text with a decoder of one sample. Random number i is a function of (seed, sample number, i), so a text does not
@@ -52,7 +51,7 @@ class TextSampler {
            comm::Communicator* together = nullptr);
 
  private:
-  /// Logits of the last of `tokens`, read behind the cache in pieces; nothing where the head is not.
+  /// Logits of the last of `tokens`, read behind the `read_` that were, in pieces; nothing where the head is not.
   std::span<float> read(std::span<const std::int32_t> tokens);
   /// The token that the rank with the head draws. Collective over the pipeline's ranks.
   std::int32_t draw(std::span<float> logits, const SampleOptions& options, double uniform);
@@ -63,6 +62,7 @@ class TextSampler {
   Mirror tokens_;       ///< [piece] i32
   WholeLogits logits_;  ///< of one row, where the head is
   std::vector<std::int32_t> text_;
+  std::int64_t read_ = 0;  ///< tokens that the cache holds
 };
 
 }  // namespace lockstep::train

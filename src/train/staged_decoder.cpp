@@ -2,16 +2,16 @@
 
 namespace lockstep::train {
 
-Tensor StagedDecoder::read(const Tensor& tokens, std::int64_t samples, std::int64_t positions) {
-  const Tensor x = decoder_.stream(samples * positions);
+Tensor StagedDecoder::read(const Tensor& tokens, std::span<const ops::CachedText> texts) {
+  decoder_.begin(texts);
+  const Tensor x = decoder_.stream();
   for (std::size_t c = 0; c < decoder_.chunks().size(); ++c) {
     const auto is_elsewhere = [&](int rank) { return !alone() && rank >= 0 && rank != links_.group->rank(); };
     const layout::Neighbours at = alone() ? layout::Neighbours{} : links_.chunks[c];
     if (is_elsewhere(at.before)) links_.group->receive(x, at.before).wait();
-    decoder_.run(c, tokens, samples, positions);
+    decoder_.run(c, tokens);
     if (is_elsewhere(at.behind)) links_.group->send(x, at.behind).wait();
   }
-  decoder_.advance(positions);
   return x;
 }
 

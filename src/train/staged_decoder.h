@@ -19,17 +19,17 @@ struct ModelShare {
 class StagedDecoder {
  public:
   /// Passes of at most `rows` tokens. What `model` refers to outlives this.
-  StagedDecoder(const ModelShare& model, std::int64_t samples, std::int64_t rows)
-      : decoder_(model.context, model.chunks, samples, rows), links_(model.links) {}
+  StagedDecoder(const ModelShare& model, const model::CacheSize& cache, std::int64_t rows)
+      : decoder_(model.context, model.chunks, cache, rows), links_(model.links) {}
   void declare(Arena& workspace, Arena& cache) { decoder_.declare(workspace, cache); }
 
   model::Decoder& decoder() { return decoder_; }
   bool has_head() const { return decoder_.chunks().back().head; }
   /// Whether this rank reads all by itself.
   bool alone() const { return links_.group == nullptr || links_.group->size() == 1; }
-  /// Reads tokens [samples * positions] i32 behind what the cache holds and adds them to it. Returns the last block's output
-  /// [rows, C] where the head is, valid until the next call. Collective over the pipeline's ranks, each with the same tokens.
-  Tensor read(const Tensor& tokens, std::int64_t samples, std::int64_t positions);
+  /// As model::Decoder::read(). Returns the last block's output [rows, C] where the head is, valid until the next call.
+  /// Collective over the pipeline's ranks, each with the same tokens and texts.
+  Tensor read(const Tensor& tokens, std::span<const ops::CachedText> texts);
   /// What the rank with the head says, on all of the pipeline's. Collective.
   std::int32_t from_head(std::int32_t value);
 

@@ -31,7 +31,7 @@ class TextReader {
         sampler_(data::whole_file_sampler(file, length_, request.stride)),
         samples_(samples_for(length_, sampler_.windows())),
         reader_(file, sampler_, samples_, length_, sampler_.windows()),
-        decoder_(model.share(), samples_, samples_ * length_),
+        decoder_(model.share(), {.texts = samples_, .positions = length_}, samples_ * length_),
         wants_logits_(request.logits),
         logits_(model.context().dims, *model.context().boundaries.head, model.context().config.vocabulary, samples_ * length_) {
     const Shape rows{samples_ * length_};
@@ -42,6 +42,7 @@ class TextReader {
     decoder_.declare(workspace_, cache_);
     // Pipelines give theirs to the rank with the first stage.
     if (wants_logits_ && (decoder_.has_head() || model.groups().at().pp == 0)) logits_.declare(workspace_);
+    for (std::int64_t s = 0; s < samples_; ++s) texts_.push_back({.first = s * length_, .rows = length_, .text = s});
     Ledger ledger;
     workspace_.commit(runtime, ledger);
     cache_.commit(runtime, ledger);
@@ -60,10 +61,9 @@ class TextReader {
   /// asked for. Collective over the pipeline's ranks.
   TextLoss read(std::int64_t index) {
     const data::Batch& batch = reader_.read(index);
-    decoder_.decoder().cache().set_length(0);
     copy(stream_, tokens_, batch.tokens);
     copy(stream_, targets_, batch.targets);
-    const Tensor x = decoder_.read(tokens_, samples_, length_);
+    const Tensor x = decoder_.read(tokens_, texts_);
     if (!decoder_.has_head()) return {0, batch.target_count};
     elements<double>(loss_.host)[0] = 0;
     upload(stream_, loss_);
@@ -84,6 +84,7 @@ class TextReader {
   std::int64_t samples_;
   data::WindowReader reader_;
   StagedDecoder decoder_;
+  std::vector<ops::CachedText> texts_;  ///< of a batch
   Arena workspace_{"eval", MemoryKind::workspace}, cache_{"eval_cache", MemoryKind::workspace},
       text_{"eval_text", MemoryKind::data};
   Tensor tokens_, targets_;

@@ -24,7 +24,7 @@ std::vector<float> logits_of(const Weights& weights, std::vector<std::int32_t> t
   train::Inference inference(weights.config(), DType::f32, *machine.runtime, *machine.ops, alone.groups);
   inference.load(weights, machine.runtime->team());
   const model::Context& context = inference.context();
-  model::Decoder decoder(context, samples, samples * positions);
+  model::Decoder decoder(context, {.texts = samples}, samples * positions);
   Arena workspace("eval", MemoryKind::workspace), cache("cache", MemoryKind::workspace);
   Tensor logits;
   decoder.declare(workspace, cache);
@@ -32,7 +32,9 @@ std::vector<float> logits_of(const Weights& weights, std::vector<std::int32_t> t
   Ledger ledger;
   workspace.commit(*machine.runtime, ledger);
   cache.commit(*machine.runtime, ledger);
-  const Tensor x = decoder.read(view(std::span(tokens), Shape{samples * positions}), samples, positions);
+  std::vector<ops::CachedText> texts;
+  for (std::int64_t s = 0; s < samples; ++s) texts.push_back({.first = s * positions, .rows = positions, .text = s});
+  const Tensor x = decoder.read(view(std::span(tokens), Shape{samples * positions}), texts);
   decoder.logits(logits, x);
   const std::span<float> values = elements<float>(logits);
   return {values.begin(), values.end()};

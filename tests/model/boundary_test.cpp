@@ -236,13 +236,13 @@ TEST(Boundary, DecodersRefuseOnesThatSplitRows) {
     const std::vector<layout::Action> actions = support::in_turn(1);
     support::TinyStages model(config, tokens, support::one_chunk(config), actions, 1, machine,
                               {.tensor = {group.rank(), 2}, .boundaries = &boundaries});
-    EXPECT_THROW(Decoder(model.context, 4, 28), BrokenRule);
+    EXPECT_THROW(Decoder(model.context, {.texts = 4}, 28), BrokenRule);
   });
 }
 
 /// The loss of a text of three tokens a sample as a decoder reads it, token by token.
 double read(const Context& context, support::Machine& machine) {
-  Decoder decoder(context, tokens.samples, tokens.samples);
+  Decoder decoder(context, {.texts = tokens.samples}, tokens.samples);
   Arena workspace("decoder", MemoryKind::workspace), cache("cache", MemoryKind::activations);
   decoder.declare(workspace, cache);
   Ledger ledger;
@@ -250,7 +250,9 @@ double read(const Context& context, support::Machine& machine) {
   double loss = 0;
   for (std::int32_t token = 0; token < 3; ++token) {
     std::vector<std::int32_t> ids{token, 20 + token, 64 - token}, next{33, 1, 60};
-    const Tensor x = decoder.read(view(std::span(ids), Shape{tokens.samples}), tokens.samples, 1);
+    std::vector<ops::CachedText> texts;
+    for (std::int64_t s = 0; s < tokens.samples; ++s) texts.push_back({.first = s, .rows = 1, .position = token, .text = s});
+    const Tensor x = decoder.read(view(std::span(ids), Shape{tokens.samples}), texts);
     decoder.loss(x, {view(std::span(next), Shape{tokens.samples}), view(std::span(&loss, 1), Shape{1})});
   }
   return loss;

@@ -133,7 +133,7 @@ inline std::unique_ptr<RankEngine> make_engine(const train::EngineConfig& config
 /// A decoder for one text of at most seven tokens, with its memory taken.
 class TinyReader {
  public:
-  TinyReader(const model::Context& context, Machine& machine) : decoder(context, 1, 7) {
+  TinyReader(const model::Context& context, Machine& machine) : decoder(context, {.texts = 1}, 7) {
     workspace_.declare(logits, "logits", Shape{7, 65}, DType::f32);
     decoder.declare(workspace_, cache_);
     Ledger ledger;
@@ -142,7 +142,8 @@ class TinyReader {
   }
   /// Reads `count` of `tokens` from `first` on behind what was read, sets their rows of `logits` and returns what they are of.
   Tensor read(const Tensor& tokens, std::int64_t first, std::int64_t count) {
-    const Tensor x = decoder.read(tokens.flat(first, count), 1, count);
+    const ops::CachedText next{.rows = count, .position = first};
+    const Tensor x = decoder.read(tokens.flat(first, count), std::span(&next, 1));
     decoder.logits(logits.slice_rows(first, count), x);
     return x;
   }

@@ -252,5 +252,51 @@ TEST(Decoder, ReadingInPiecesGivesTheBitsOfTheTrainingPass) {
   }
 }
 
+// Three texts in one decoder, whose pages are dealt out backwards: one is read whole while the others are read in pieces, and two
+// begin alike and share no page, for none is full.
+TEST(Decoder, ATextHasTheSameBitsWhateverIsReadWithIt) {
+  arch::ModelConfig learned = support::tiny_model();
+  learned.tied = false;
+  for (const arch::ModelConfig& model : {learned, support::tiny_qwen3(), support::tiny_gemma()}) {
+    Machine machine;
+    const auto engine = make_engine(tiny_config(model), machine);
+    const Batches batches(3, 1, 7, 65);
+    std::vector<std::vector<float>> alone;
+    for (const data::Batch& batch : batches.all()) {
+      support::TinyReader reader(engine->context(), machine);
+      reader.read(batch.tokens, 0, 7);
+      alone.push_back(support::values_of(reader.logits));
+    }
+    model::Decoder decoder(engine->context(), {.texts = 3, .pages = 5}, 9);
+    Arena workspace("decoder", MemoryKind::workspace), cache("cache", MemoryKind::workspace);
+    decoder.declare(workspace, cache);
+    Tensor logits;
+    workspace.declare(logits, "logits", Shape{9, 65}, DType::f32);
+    Ledger ledger;
+    workspace.commit(*machine.runtime, ledger);
+    cache.commit(*machine.runtime, ledger);
+    for (std::int64_t t = 0; t < 3; ++t) decoder.cache().set_pages(t, 0, std::vector{static_cast<std::int32_t>(4 - t)});
+    using Passes = std::vector<std::vector<ops::CachedText>>;
+    const Passes passes = {{{0, 2, 0, 2}, {2, 7, 0, 1}}, {{0, 1, 0, 0}, {1, 4, 2, 2}}, {{0, 6, 1, 0}, {6, 1, 6, 2}}};
+    for (const std::vector<ops::CachedText>& pass : passes) {
+      std::vector<std::int32_t> tokens;
+      for (const ops::CachedText& text : pass) {
+        const auto ids = elements<std::int32_t>(batches.all()[static_cast<std::size_t>(text.text)].tokens);
+        tokens.insert(tokens.end(), ids.begin() + text.position, ids.begin() + text.position + text.rows);
+      }
+      const std::int64_t rows = std::ssize(tokens);
+      decoder.logits(logits.slice_rows(0, rows), decoder.read(view(std::span(tokens), Shape{rows}), pass));
+      const std::vector<float> values = support::values_of(logits);
+      for (const ops::CachedText& text : pass) {
+        const std::vector<float>& expected = alone[static_cast<std::size_t>(text.text)];
+        EXPECT_TRUE(std::equal(values.begin() + 65 * text.first, values.begin() + 65 * (text.first + text.rows),
+                               expected.begin() + 65 * text.position));
+      }
+    }
+    EXPECT_THROW(decoder.cache().set_pages(0, 0, std::vector{5}), BrokenRule);
+    EXPECT_THROW(decoder.begin(std::vector<ops::CachedText>{{0, 10, 0, 0}}), BrokenRule);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::train

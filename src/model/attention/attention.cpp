@@ -1,5 +1,6 @@
 #include "model/attention/attention.h"
 
+#include <algorithm>
 #include <array>
 
 #include "model/attention/rotation.h"
@@ -59,21 +60,25 @@ parallel::AttentionCall AttentionLayer::call(const Pass& pass) const {
   return {shape(pass), pass.positions, site, starts(pass), pass.parts};
 }
 
-void AttentionLayer::forward(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out,
-                             const Scratch& scratch) const {
-  const std::int64_t rows = pass.rows();
-  const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
-  const Tensor x = saved.x.slice_rows(0, out.rows());
+parallel::AttentionTensors AttentionLayer::make_heads(const Pass& pass, const LayerWeights& w, const BlockSaved& saved,
+                                                      const Tensor& x, const Scratch& scratch) const {
+  const auto top = [rows = pass.rows()](const Tensor& t) { return t.slice_rows(0, rows); };
   const Tensor qkv = top(saved.qkv);
-  const Tensor attention = top(saved.attention);
   const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats1.slice_rows(0, x.rows()), scratch);
   const std::array whole{Projection{{0, context_.dims.qkv_width()}, qkv, normed, {.bias = w[Role::qkv_bias]}}};
   project(context_, w, Role::qkv_weight, whole, scratch);
   if (head_norm_.used()) head_norm_.forward(w, saved, qkv);
   const Tensor qk = top(heads_of(saved));
   if (turns_) rotate(context_, turned(qk), pass, local_);
-  context_.attention.forward(context_.ops, split(qk, qkv, attention), saved.attention_saved, call(pass));
-  sub_layer_.leave(pass, w, out, {x, saved.branch1}, attention, scratch);
+  return split(qk, qkv, top(saved.attention));
+}
+
+void AttentionLayer::forward(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out,
+                             const Scratch& scratch) const {
+  const Tensor x = saved.x.slice_rows(0, out.rows());
+  const parallel::AttentionTensors heads = make_heads(pass, w, saved, x, scratch);
+  context_.attention.forward(context_.ops, heads, saved.attention_saved, call(pass));
+  sub_layer_.leave(pass, w, out, {x, saved.branch1}, heads.o, scratch);
 }
 
 void AttentionLayer::backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, BlockSaved& saved,
@@ -98,49 +103,29 @@ void AttentionLayer::backward(const Pass& pass, const LayerWeights& w, const Gra
   sub_layer_.enter_backward(pass, w, gradients, {x, stats, d_qkv, d}, scratch);
 }
 
-void AttentionLayer::extend(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
-                            KvCache& cache) const {
-  const std::int64_t rows = pass.rows();
-  const std::int64_t before = cache.length(), added = pass.positions.count();
+void AttentionLayer::extend(const Pass& pass, std::span<const ops::CachedText> texts, const LayerWeights& w, BlockSaved& saved,
+                            const Tensor& out, const Scratch& scratch, KvCache& cache) const {
+  const auto top = [rows = pass.rows()](const Tensor& t) { return t.slice_rows(0, rows); };
+  const Tensor x = saved.x.slice_rows(0, out.rows()), attention = top(saved.attention);
+  const parallel::AttentionTensors heads = make_heads(pass, w, saved, x, scratch);
   const auto layer = static_cast<std::size_t>(layer_);
-  const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
-  const Tensor x = saved.x.slice_rows(0, out.rows());
-  const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats1.slice_rows(0, x.rows()), scratch);
-
-  // Each of q, k, v is its own product, so that keys and values land in the cache without a copy.
-  const std::int64_t q_width = context_.dims.attention_width();
-  const std::int64_t kv_width = context_.dims.kv_width();
-  std::vector<Projection> projections;
-  const auto make = [&](const Tensor& y, std::int64_t first_row, const layout::Range& features) {
-    ops::Epilogue epilogue;
-    if (w[Role::qkv_bias]) epilogue.bias = w[Role::qkv_bias].flat(features.first, features.count);
-    projections.push_back({features, y, normed.slice_rows(first_row, y.rows()), epilogue, first_row});
-  };
-  const auto keys = [&](std::int64_t sample) { return cache.keys(layer).slice_rows(sample * cache.capacity() + before, added); };
-  const Tensor q = top(saved.qkv).slice_columns(0, q_width);
-  make(q, 0, {0, q_width});
-  for (std::int64_t s = 0; s < pass.samples; ++s) {
-    make(keys(s), s * added, {q_width, kv_width});
-    make(cache.values(layer).slice_rows(s * cache.capacity() + before, added), s * added, {q_width + kv_width, kv_width});
+  for (const ops::CachedText& text : texts) {
+    for (std::int64_t done = 0, count = 0; done < text.rows; done += count) {
+      const std::int64_t position = text.position + done, row = cache.row_of(text.text, position);
+      count = std::min(text.rows - done, ops::page_keys - position % ops::page_keys);
+      ops::Elementwise& elementwise = context_.ops.elementwise();
+      elementwise.cast(cache.keys(layer).slice_rows(row, count), heads.k.slice_rows(text.first + done, count));
+      elementwise.cast(cache.values(layer).slice_rows(row, count), heads.v.slice_rows(text.first + done, count));
+    }
   }
-  project(context_, w, Role::qkv_weight, projections, scratch);
-  if (head_norm_.used()) {
-    head_norm_.forward(q, saved.qk_stats, q, w[Role::query_gain]);
-    for (std::int64_t s = 0; s < pass.samples; ++s) head_norm_.forward(keys(s), saved.qk_stats, keys(s), w[Role::key_gain]);
-  }
-  if (turns_) rotate(context_, q, pass, local_);
-  for (std::int64_t s = 0; turns_ && s < pass.samples; ++s) rotate(context_, keys(s), pass, local_);
-  ops::AttentionShape cached = shape(pass);
-  cached.keys = before + added;
-  cached.key_rows = cache.capacity();
-  const Tensor attention = top(saved.attention);
   context_.ops.attention().forward({.o = attention,
-                                    .lse = {},
-                                    .q = q,
+                                    .q = heads.q,
                                     .k = cache.keys(layer),
                                     .v = cache.values(layer),
-                                    .shape = cached,
-                                    .starts = starts(pass)});
+                                    .pages = cache.table(context_.ops.stream()),
+                                    .texts = texts,
+                                    .shape = shape(pass),
+                                    .starts = local_ ? pass.window_starts : Tensor{}});
   sub_layer_.leave(pass, w, out, {x, saved.branch1}, attention, scratch);
 }
 

@@ -18,12 +18,15 @@ class AttentionLayer {
   /// d [R, C]: the gradient of the output on entry, of saved.x on return.
   void backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
                 const Scratch& scratch) const;
-  /// Tokens of some new positions a sample behind cache.length() earlier ones; their keys and values are written into the cache.
-  /// Uses saved as workspace. Equal bits with forward() over the whole text.
-  void extend(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
-              KvCache& cache) const;
+  /// New positions of `texts`, of which `pass` is one sample: their keys and values are written into the cache, which has those
+  /// before. Uses saved as workspace. Equal bits with forward() over each whole text.
+  void extend(const Pass& pass, std::span<const ops::CachedText> texts, const LayerWeights& w, BlockSaved& saved,
+              const Tensor& out, const Scratch& scratch, KvCache& cache) const;
 
  private:
+  /// What attention reads of x [R, C], and where its result belongs; keeps stats1 and qkv.
+  parallel::AttentionTensors make_heads(const Pass& pass, const LayerWeights& w, const BlockSaved& saved, const Tensor& x,
+                                        const Scratch& scratch) const;
   /// q and k of `qk`, v of `qkv`, and the result that belongs to them.
   parallel::AttentionTensors split(const Tensor& qk, const Tensor& qkv, const Tensor& o) const;
   /// What has q and k as attention reads them.

@@ -7,7 +7,7 @@ namespace lockstep::train {
 LikelihoodReader::LikelihoodReader(const ModelShare& model, std::int64_t longest)
     : context_(model.context),
       piece_(std::min<std::int64_t>(longest, 256)),
-      decoder_(model, 1, piece_),
+      decoder_(model, {.texts = 1}, piece_),
       logits_(context_.dims, *context_.boundaries.head, context_.config.vocabulary, piece_) {}
 
 void LikelihoodReader::declare(Arena& workspace, Arena& cache) {
@@ -23,7 +23,6 @@ Likelihood LikelihoodReader::of(std::span<const std::int32_t> tokens, std::size_
   const std::size_t end = tokens.size() - 1;  // the last token is foretold, not read
   const auto common = std::ranges::mismatch(read_, tokens.first(end)).in1 - read_.begin();
   std::size_t at = std::min(static_cast<std::size_t>(common), from - 1);
-  decoder_.decoder().cache().set_length(static_cast<std::int64_t>(at));
   Likelihood result;
   while (at < end) {
     const std::size_t count = std::min(end - at, static_cast<std::size_t>(piece_));
@@ -41,7 +40,8 @@ void LikelihoodReader::read_piece(std::span<const std::int32_t> tokens, std::siz
   const Mirror ids = tokens_.flat(0, rows), targets = targets_.flat(0, rows);
   std::ranges::copy(tokens.subspan(first, count), elements<std::int32_t>(ids.host).begin());
   upload(stream, ids);
-  const Tensor x = decoder_.read(ids.device, 1, rows);
+  const ops::CachedText next{.rows = rows, .position = static_cast<std::int64_t>(first)};
+  const Tensor x = decoder_.read(ids.device, std::span(&next, 1));
   if (!decoder_.has_head() || first + count < from) return;
   const std::span<std::int32_t> wanted = elements<std::int32_t>(targets.host);
   for (std::size_t i = 0; i < count; ++i) wanted[i] = first + i + 1 < from ? -1 : tokens[first + i + 1];
