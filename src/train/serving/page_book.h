@@ -1,0 +1,50 @@
+#pragma once
+
+// Which pages of a cache of keys and values which texts have (Kwon et al. 2023). Full pages of texts that have ended are kept
+// until their place is needed, so that a text which begins alike does not read them again.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ops/attention.h"
+
+namespace lockstep::train {
+
+class PageBook {
+ public:
+  explicit PageBook(std::int64_t pages);
+
+  struct Hold {
+    std::vector<std::int32_t> pages;
+    std::int64_t known = 0;  ///< tokens of the text that its first pages hold already: whole pages, and never all of it
+  };
+  /// Pages for `positions` positions of a text that begins with `tokens`. Nothing: there are too few that no text has.
+  std::optional<Hold> take(std::span<const std::int32_t> tokens, std::int64_t positions);
+  /// Page number `index` of the hold has the keys of `tokens` [page_keys], and those before have what stands before.
+  void filled(const Hold& hold, std::int64_t index, std::span<const std::int32_t> tokens);
+  void give_back(const Hold& hold);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(pages_.size()); }
+  /// Pages that no text has; what they hold may be known.
+  std::int64_t available() const { return available_; }
+
+ private:
+  struct Page {
+    std::array<std::int32_t, ops::page_keys> tokens;
+    std::uint64_t serial = 0;  ///< of what it holds, a number that is never given again; 0: nothing that is known
+    std::uint64_t before = 0;  ///< the serial of the page that comes before; 0: it begins a text
+    std::uint64_t last_used = 0;
+    std::int64_t texts = 0;
+  };
+  /// The page with these tokens behind what has the serial `before`; -1: none.
+  std::int32_t find(std::uint64_t before, std::span<const std::int32_t> tokens) const;
+  void hold(Page& page);
+  std::vector<Page> pages_;
+  std::int64_t available_;
+  std::uint64_t serials_ = 0, clock_ = 0;
+};
+
+}  // namespace lockstep::train
