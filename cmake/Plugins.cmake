@@ -61,3 +61,12 @@ if(OneDnn_FOUND)
   lockstep_plugin(onednn src/ops/cpu/library/plugin OTHER ${LOCKSTEP_ONEDNN_OTHER} INCLUDE ${OneDnn_INCLUDE_DIR}
                   LINK ${OneDnn_LIBRARY})
 endif()
+
+# What it was built with decides how its classes lie in memory: pkg-config knows.
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(LOCKSTEP_HTTPLIB QUIET IMPORTED_TARGET cpp-httplib)
+endif()
+if(LOCKSTEP_HTTPLIB_FOUND)
+  lockstep_plugin(http src/io/http/plugin LINK PkgConfig::LOCKSTEP_HTTPLIB)
+endif()

@@ -1,0 +1,35 @@
+#pragma once
+
+// Between the server, which has the connections, and the library that speaks HTTP over one (io/http/plugin).
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "io/http/server.h"
+
+namespace lockstep::io::http {
+
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  virtual int file() const = 0;
+  // Each waits for as long as there is time.
+  virtual bool readable() const = 0;
+  virtual bool writable() const = 0;
+  /// Bytes that were read; 0: there are no more; -1: a fault, or the time is up.
+  virtual std::ptrdiff_t read(char* to, std::size_t size) = 0;
+  /// All of them, or -1.
+  virtual std::ptrdiff_t write(const char* from, std::size_t size) = 0;
+};
+
+/// What a plugin hands over. Its calls are for several threads at a time.
+class Speaker {
+ public:
+  using Handler = std::function<ServedAnswer(ServedRequest)>;
+  virtual ~Speaker() = default;
+  /// Reads a request and answers it. False: the connection is to be closed.
+  virtual bool answer(Connection& connection, std::uint64_t body_bytes, const Handler& handler) = 0;
+};
+
+}  // namespace lockstep::io::http

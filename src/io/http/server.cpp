@@ -1,0 +1,255 @@
+#include "io/http/server.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "base/timer.h"
+#include "io/http/connection.h"
+#include "io/plugin.h"
+
+namespace lockstep::io::http {
+namespace {
+
+using Socket = std::unique_ptr<const int, decltype([](const int* file) {
+                                 close(*file);
+                                 delete file;
+                               })>;
+Socket socket_of(int file) { return Socket(file < 0 ? nullptr : new int(file)); }
+
+std::string place(const std::string& address, int port) {
+  return address.find(':') == std::string::npos ? fmt::format("{}:{}", address, port) : fmt::format("[{}]:{}", address, port);
+}
+
+/// Bound to the address, and listening.
+Socket listen_at(const std::string& address, int port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  const int fault = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, freeaddrinfo);
+  if (fault != 0)
+    throw UserError(fmt::format("cannot listen at {}: {}", address, gai_strerror(fault)),
+                    "give an address of this machine, as 127.0.0.1");
+  int error = 0;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    Socket listening = socket_of(socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC, one->ai_protocol));
+    const int yes = 1;
+    if (listening && setsockopt(*listening, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+        bind(*listening, one->ai_addr, one->ai_addrlen) == 0 && listen(*listening, 128) == 0)
+      return listening;
+    error = errno;
+  }
+  throw UserError(fmt::format("cannot listen at {}: {}", place(address, port), std::strerror(error)),
+                  error == EADDRINUSE ? "another program has this port; take another one, or 0 for any that is free"
+                                      : "give an address of this machine, as 127.0.0.1, and a port from 1024 on");
+}
+
+int port_of(int file) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  getsockname(file, reinterpret_cast<sockaddr*>(&name), &size);
+  return ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(name).sin6_port
+                                          : reinterpret_cast<sockaddr_in&>(name).sin_port);
+}
+
+void write_all(int file, std::string_view text) {
+  static_cast<void>(send(file, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+/// Who asks has sent more than was read, perhaps: an answer is lost where a connection is closed before that has come.
+void close_gently(int file) {
+  shutdown(file, SHUT_WR);
+  const double until = now_seconds() + 1;
+  for (char rest[4096]; now_seconds() < until;) {
+    pollfd one{file, POLLIN, 0};
+    if (poll(&one, 1, 100) > 0 && recv(file, rest, sizeof rest, MSG_DONTWAIT) <= 0) return;
+  }
+}
+
+/// A connection, and the time that each of its parts may take.
+class TimedConnection final : public Connection {
+ public:
+  TimedConnection(int file, const ServerLimits& limits) : file_(file), limits_(limits) {}
+
+  /// False: no further request comes in time, or `ending` can be read.
+  bool next(int ending) {
+    pollfd files[] = {{file_, POLLIN, 0}, {ending, POLLIN, 0}};
+    poll(files, 2, static_cast<int>(limits_.idle_seconds * 1e3));
+    until_ = now_seconds() + limits_.request_seconds;
+    return (files[0].revents & POLLIN) != 0;
+  }
+  int file() const override { return file_; }
+  bool readable() const override { return wait(POLLIN, until_ - now_seconds()); }
+  bool writable() const override { return !failed_ && wait(POLLOUT, limits_.write_seconds); }
+  std::ptrdiff_t read(char* to, std::size_t size) override { return readable() ? recv(file_, to, size, 0) : -1; }
+  std::ptrdiff_t write(const char* from, std::size_t size) override {
+    for (std::size_t done = 0; done < size;) {
+      const std::ptrdiff_t count = writable() ? send(file_, from + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
+      if (count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN)) {
+        failed_ = true;
+        return -1;
+      }
+      done += static_cast<std::size_t>(std::max<std::ptrdiff_t>(count, 0));
+    }
+    return static_cast<std::ptrdiff_t>(size);
+  }
+  /// Who asks may have closed one side and wait for the answer: an interim one tells, for it is refused where nobody reads.
+  bool gone() {
+    pollfd file{file_, POLLRDHUP, 0};
+    if (failed_ || poll(&file, 1, 0) <= 0) return failed_;
+    if ((file.revents & (POLLERR | POLLHUP)) != 0) failed_ = true;
+    if (!failed_ && !std::exchange(asked_, true)) write_all(file_, "HTTP/1.1 102 Processing\r\n\r\n");
+    return failed_;
+  }
+
+ private:
+  bool wait(short events, double seconds) const {
+    pollfd file{file_, events, 0};
+    int found = 0;
+    do {
+      found = poll(&file, 1, static_cast<int>(std::max(0.0, seconds) * 1e3));
+    } while (found < 0 && errno == EINTR);
+    return found > 0 && (file.revents & POLLERR) == 0;
+  }
+  int file_;
+  const ServerLimits& limits_;
+  double until_ = 0;
+  bool failed_ = false, asked_ = false;
+};
+
+/// Connections that wait for a thread.
+class Queue {
+ public:
+  /// Takes it, unless more than `most` wait.
+  bool add(Socket& connection, std::int64_t most) {
+    const std::lock_guard lock(mutex_);
+    if (std::ssize(waiting_) >= most + idle_) return false;
+    waiting_.push_back(std::move(connection));
+    came_.notify_one();
+    return true;
+  }
+  /// Null: there will be no more.
+  Socket next() {
+    std::unique_lock lock(mutex_);
+    ++idle_;
+    came_.wait(lock, [&] { return !waiting_.empty() || ended_; });
+    --idle_;
+    if (waiting_.empty()) return nullptr;
+    Socket connection = std::move(waiting_.front());
+    waiting_.pop_front();
+    return connection;
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    came_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::deque<Socket> waiting_;
+  std::int64_t idle_ = 0;
+  bool ended_ = false;
+};
+
+class OpenServer final : public Server {
+ public:
+  OpenServer(const std::string& address, int port, const ServerLimits& limits, Handler handler, Speaker& speaker)
+      : limits_(limits),
+        handler_(std::move(handler)),
+        speaker_(speaker),
+        listening_(listen_at(address, port)),
+        ending_(socket_of(eventfd(0, EFD_CLOEXEC))),
+        port_(port_of(*listening_)) {}
+
+  int port() const override { return port_; }
+  void stop() override {
+    const std::uint64_t one = 1;
+    static_cast<void>(::write(*ending_, &one, sizeof one));
+  }
+  void run() override {
+    std::vector<std::jthread> threads;
+    for (std::int64_t i = 0; i < limits_.connections; ++i) threads.emplace_back([this] { work(); });
+    for (;;) {
+      pollfd files[] = {{*listening_, POLLIN, 0}, {*ending_, POLLIN, 0}};
+      if (poll(files, 2, -1) < 0 && errno != EINTR) break;
+      if (files[1].revents != 0) break;
+      if (files[0].revents != 0) accept_one();
+    }
+    queue_.end();
+  }
+
+ private:
+  void accept_one() {
+    Socket connection = socket_of(accept4(*listening_, nullptr, nullptr, SOCK_CLOEXEC));
+    if (!connection) {  // it was closed at once, or this process has as many files as it may
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return;
+    }
+    const int yes = 1;
+    setsockopt(*connection, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    if (queue_.add(connection, limits_.waiting)) return;
+    write_all(
+        *connection,
+        fmt::format("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: "
+                    "{}\r\nConnection: close\r\n\r\n{}",
+                    limits_.busy_body.size(), limits_.busy_body));
+    shutdown(*connection, SHUT_WR);
+  }
+  void work() {
+    while (const Socket connection = queue_.next()) {
+      TimedConnection timed(*connection, limits_);
+      const auto handle = [&](ServedRequest request) {
+        request.gone = [&] { return timed.gone(); };
+        return handler_(request);
+      };
+      while (timed.next(*ending_) && speaker_.answer(timed, limits_.body_bytes, handle)) {
+      }
+      close_gently(*connection);
+    }
+  }
+  ServerLimits limits_;
+  Handler handler_;
+  Speaker& speaker_;
+  Socket listening_, ending_;
+  int port_;
+  Queue queue_;
+};
+
+}  // namespace
+
+const std::string* ServedRequest::find(std::string_view name) const {
+  const auto found = std::ranges::find_if(fields, [&](const auto& field) {
+    return std::ranges::equal(field.first, name, [](char a, char b) { return (a | 32) == (b | 32); });
+  });
+  return found == fields.end() ? nullptr : &found->second;
+}
+
+std::unique_ptr<Server> open_server(const std::string& address, int port, const ServerLimits& limits, Server::Handler handler) {
+  const Plugin plugin = open_plugin("http");
+  if (plugin.object == nullptr)
+    throw UserError(fmt::format("no HTTP can be served: {}", plugin.problem),
+                    plugin.loads ? "build it where cpp-httplib is installed (Debian: libcpp-httplib-dev)"
+                                 : "install cpp-httplib's library (Debian: libcpp-httplib0.11 or libcpp-httplib0.18)");
+  return std::make_unique<OpenServer>(address, port, limits, std::move(handler), *static_cast<Speaker*>(plugin.object));
+}
+
+}  // namespace lockstep::io::http

@@ -1,0 +1,64 @@
+#pragma once
+
+// A server of HTTP/1.1. Requests are read and answers written by cpp-httplib (in a plugin: io/plugin.h); connections, their time
+// and their number are seen to here.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep::io::http {
+
+struct ServerLimits {
+  std::int64_t connections = 64;       ///< served at a time, by a thread each
+  std::int64_t waiting = 64;           ///< for a thread; further ones get 503
+  std::uint64_t body_bytes = 4 << 20;  ///< of a request; larger ones get 413
+  double request_seconds = 20;         ///< in which a request has to come, whole
+  double idle_seconds = 5;             ///< between requests of a connection
+  double write_seconds = 20;           ///< without a byte taken by who is answered
+  std::string busy_body = {};          ///< of a 503
+};
+
+struct ServedRequest {
+  std::string method, path;  ///< the path without what follows a '?'
+  std::vector<std::pair<std::string, std::string>> fields;
+  std::string body;
+  int refused = 0;  ///< the status with which a request is refused that is no HTTP or too large; 0: it is not
+  /// Whether who asks has gone away, as far as can be told without an answer.
+  std::function<bool()> gone;
+  /// The value of a field, whose name is written in any case; or null.
+  const std::string* find(std::string_view name) const;
+};
+
+struct ServedAnswer {
+  int status = 200;
+  std::string type = "application/json";
+  std::vector<std::pair<std::string, std::string>> fields = {};
+  std::string body = {};
+  /// Writes a body piece by piece in place of `body`, by calls of `put`, which is false when nobody takes it any more.
+  using Put = std::function<bool(std::string_view)>;
+  std::function<void(const Put& put)> stream = {};
+};
+
+class Server {
+ public:
+  using Handler = std::function<ServedAnswer(const ServedRequest&)>;
+  virtual ~Server() = default;
+  /// The port that is listened at.
+  virtual int port() const = 0;
+  /// Serves until stop() was called and what had come by then is answered.
+  virtual void run() = 0;
+  /// No connection is taken any more. Thread-safe, and safe in a signal handler.
+  virtual void stop() = 0;
+};
+
+/// Listens at a port of an address of this machine (0: any that is free). `handler` is called by several threads at a time, and
+/// throws nothing. Throws UserError for an address or a port that cannot be had, and
+/// where the plugin is missing.
+std::unique_ptr<Server> open_server(const std::string& address, int port, const ServerLimits& limits, Server::Handler handler);
+
+}  // namespace lockstep::io::http
