@@ -8,6 +8,7 @@
 #include "app/folder/answer_line.h"
 #include "app/settings/run_config.h"
 #include "app/verify/against.h"
+#include "app/verify/serving.h"
 #include "app/verify/verify_output.h"
 #include "base/number_text.h"
 #include "base/text/columns.h"
@@ -20,6 +21,7 @@ namespace {
 struct Options {
   std::string model = "all", layouts = "quick", dtype = "fp32", html, against;
   std::int64_t steps = 3;
+  bool serve = false;
 };
 
 void declare(AnswerLine& line, Options& options) {
@@ -30,6 +32,8 @@ void declare(AnswerLine& line, Options& options) {
   line.option("--steps", options.steps, "N", "optimizer steps of each layout");
   line.choice("--dtype", options.dtype, dtype_spellings(), "of weights and activations");
   line.option("--against", options.against, "DUMP", "judge what another system did in one step, in place of layouts");
+  line.flag("--serve", options.serve,
+            "compare texts that are written side by side with those written alone, in place of layouts");
   line.ask_csv();
   line.option("--html", options.html, "FILE", "the table as a page too");
   std::vector<HelpRow> rows;
@@ -41,6 +45,7 @@ void declare(AnswerLine& line, Options& options) {
       "  lockstep verify --layouts \"dp=2;dp=2,zero=3,recompute=full\" --model gpt2\n"
       "  lockstep verify --layouts all --html proof.html\n"
       "  lockstep verify --against dump\n"
+      "  lockstep verify --serve --model llama\n"
       "docs/verify.md says what is promised of which layout, docs/against.md what a dump has.");
 }
 
@@ -86,6 +91,7 @@ int verify(const Arguments& arguments) {
   }
   if (!options.against.empty()) return verify_against(options.against, line);
   const lab::VerifyOptions wanted = verify_options(options, line);
+  if (options.serve) return verify_serving(wanted.models, line);
   const std::string* model = nullptr;
   Answer answer;
   const auto tell = [&](const lab::LayoutReport& report) {
