@@ -29,7 +29,7 @@ TEST(Bench, HelpListsTheBenches) {
   for (const Arguments& arguments : {Arguments{}, Arguments{"--help"}}) {
     const std::string help = answered(arguments);
     for (const char* name : {"checkpoint", "collectives", "gemm", "io", "ladder", "loader", "mamf", "overhead", "overlap",
-                             "products", "rate", "scaling", "staleness", "step", "swiglu"})
+                             "products", "rate", "scaling", "serve", "staleness", "step", "swiglu"})
       EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << help;
   }
   EXPECT_NE(answered({"step", "--help"}).find("--seconds S"), std::string::npos);

@@ -9,6 +9,8 @@ namespace lockstep::app {
 Command prepare_command();
 Command train_command();
 Command generate_command();
+Command serve_command();
+Command chat_command();
 Command eval_command();
 Command inspect_command();
 Command pull_command();

@@ -80,7 +80,7 @@ Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads) 
       throw UserError(fmt::format("{}: byte {} is not valid UTF-8", path.string(), at), "write the file again, or remove it");
     files.set(std::string(name), std::move(text));
   }
-  if (!folder.chat_template().empty() && !reads) files.set(chat_template_file, folder.chat_template());
+  if (!folder.chat_template().empty()) files.set(chat_template_file, folder.chat_template());
   if (!files.is_null()) facts.set(published_texts, std::move(files));
   return facts;
 }

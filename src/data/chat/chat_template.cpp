@@ -114,6 +114,22 @@ ChatTemplate ChatTemplate::open(const std::string& file_or_name, bool with_tools
   return {text, visible(path.string()), std::move(tokens)};
 }
 
+std::optional<ChatTemplate> ChatTemplate::from_texts(const Json& texts, const std::string& where) {
+  const Json *source = texts.find(template_file), *text = texts.find(config_file);
+  const Json config = text != nullptr ? Json::parse(text->string(), visible(where)) : Json(Json::Object{});
+  if (source != nullptr) return ChatTemplate(source->string(), visible(where), tokens_of(config));
+  if (config.find("chat_template") == nullptr) return {};
+  return ChatTemplate(source_of(config, where, false), visible(where), tokens_of(config));
+}
+
+std::optional<ChatTemplate> ChatTemplate::find_in(const io::Path& folder) {
+  Json texts(Json::Object{});
+  for (const char* name : {template_file, config_file}) {
+    if (io::exists(folder / name)) texts.set(name, io::read_document(folder / name, most_bytes));
+  }
+  return from_texts(texts, folder.string());
+}
+
 void ChatTemplate::set_token(const std::string& name, std::string text) {
   std::erase_if(tokens_, [&](const auto& token) { return token.first == name; });
   tokens_.emplace_back(name, std::move(text));

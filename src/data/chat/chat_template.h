@@ -47,6 +47,11 @@ class ChatTemplate {
   /// Whether the template names a token whose text nothing has said: it would write nothing for it.
   bool lacks(const std::string& token) const;
   const std::string& name() const { return name_; }
+  /// The template of a model's folder, if it has one.
+  static std::optional<ChatTemplate> find_in(const io::Path& folder);
+  /// The same of the texts of "chat_template.jinja" and "tokenizer_config.json", members of an object, of which any may be
+  /// missing.
+  static std::optional<ChatTemplate> from_texts(const Json& texts, const std::string& where);
   /// Whether a model's folder has a file for a template.
   static bool is_in(const io::Path& folder);
 

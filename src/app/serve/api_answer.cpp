@@ -1,0 +1,185 @@
+#include "app/serve/api_answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text/utf8.h"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::string_view replacement = "\xEF\xBF\xBD";  // U+FFFD
+
+/// Moves whole characters from the front of `held` to `text`; what is none becomes U+FFFD. `last`: what is left is no beginning.
+void move_characters(std::string& held, std::string& text, bool last) {
+  constexpr std::size_t longest = 4;
+  std::size_t at = 0;
+  while (at < held.size()) {
+    const CodePoint point = code_point_at(held, at);
+    if (point.length == 0 && !last && held.size() - at < longest && !is_continuation(held[at])) {
+      // Perhaps the rest is still to come.
+      std::size_t end = at + 1;
+      while (end < held.size() && is_continuation(held[end])) ++end;
+      if (end == held.size() && static_cast<unsigned char>(held[at]) >= 0xC2U) break;
+    }
+    point.length > 0 ? text.append(held, at, point.length) : text.append(replacement);
+    at += std::max<std::size_t>(point.length, 1);
+  }
+  held.erase(0, at);
+}
+
+std::string valid(std::string_view bytes) {
+  std::string held(bytes), text;
+  move_characters(held, text, true);
+  return text;
+}
+
+const char* reason(Ending ending) { return ending == Ending::length ? "length" : "stop"; }
+
+}  // namespace
+
+ApiAnswer::ApiAnswer(AnswerHead head, const ApiRequest& request, Texts texts, const data::Tokenizer& tokenizer)
+    : head_(std::move(head)),
+      wants_likely_(request.likely >= 0),
+      wants_usage_(request.stream_usage),
+      texts_(std::move(texts)),
+      tokenizer_(tokenizer),
+      choices_(texts_.size()) {
+  for (const std::vector<std::int32_t>& prompt : request.prompts) prompt_tokens_ += std::ssize(prompt);
+}
+
+ApiAnswer::~ApiAnswer() {
+  for (std::size_t i = 0; i < texts_.size(); ++i) {
+    if (choices_[i].ending == Ending::none) texts_[i]->abandon();
+  }
+}
+
+bool ApiAnswer::take(std::size_t i, double seconds) {
+  Choice& choice = choices_[i];
+  if (choice.ending != Ending::none) return false;
+  WrittenPart part = texts_[i]->take(seconds);
+  choice.held += part.bytes;
+  choice.ending = part.ending;
+  written_ += part.count;
+  const std::size_t before = choice.text.size();
+  move_characters(choice.held, choice.text, part.ending != Ending::none);
+  choice.tokens.insert(choice.tokens.end(), std::make_move_iterator(part.tokens.begin()),
+                       std::make_move_iterator(part.tokens.end()));
+  return choice.text.size() > before || choice.ending != Ending::none || !part.tokens.empty();
+}
+
+Json ApiAnswer::likelihoods(Choice& choice) const {
+  if (!wants_likely_) return {};
+  const auto text_of = [&](const train::LikelyToken& token) { return valid(tokenizer_.bytes(token.token)); };
+  if (head_.endpoint == Endpoint::completions) {
+    Json::Array tokens, own, top, offsets;
+    for (const ToldToken& told : choice.tokens) {
+      tokens.emplace_back(text_of(told.token));
+      own.emplace_back(told.token.log_probability);
+      Json::Object likely;
+      for (const train::LikelyToken& token : told.likely) likely.emplace_back(text_of(token), token.log_probability);
+      top.emplace_back(std::move(likely));
+      offsets.emplace_back(std::exchange(choice.told, choice.told + std::ssize(tokenizer_.bytes(told.token.token))));
+    }
+    return Json::Object{{"tokens", std::move(tokens)},
+                        {"token_logprobs", std::move(own)},
+                        {"top_logprobs", std::move(top)},
+                        {"text_offset", std::move(offsets)}};
+  }
+  const auto entry = [&](const train::LikelyToken& token) {
+    Json::Array bytes;
+    for (const char byte : tokenizer_.bytes(token.token)) bytes.emplace_back(static_cast<int>(static_cast<unsigned char>(byte)));
+    return Json(Json::Object{{"token", text_of(token)}, {"logprob", token.log_probability}, {"bytes", std::move(bytes)}});
+  };
+  Json::Array content;
+  for (const ToldToken& told : choice.tokens) {
+    Json::Array top;
+    for (const train::LikelyToken& token : told.likely) top.push_back(entry(token));
+    Json one = entry(told.token);
+    one.set("top_logprobs", std::move(top));
+    content.push_back(std::move(one));
+  }
+  return Json::Object{{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+Json ApiAnswer::choice_json(std::size_t i, bool delta) {
+  Choice& choice = choices_[i];
+  Json json(Json::Object{{"index", static_cast<std::int64_t>(i)}});
+  std::string text = std::exchange(choice.text, "");
+  if (head_.endpoint == Endpoint::completions) {
+    json.set("text", std::move(text));
+  } else if (delta) {
+    json.set("delta", Json::Object{{"content", std::move(text)}});
+  } else {
+    json.set("message", Json::Object{{"role", "assistant"}, {"content", std::move(text)}, {"refusal", nullptr}});
+  }
+  json.set("logprobs", likelihoods(choice));
+  choice.tokens.clear();
+  json.set("finish_reason", choice.ending == Ending::none ? Json() : Json(reason(choice.ending)));
+  return json;
+}
+
+Json ApiAnswer::object(Json::Array choices, bool chunk) const {
+  const bool chat = head_.endpoint == Endpoint::chat;
+  return Json::Object{{"id", head_.id},
+                      {"object", chat ? chunk ? "chat.completion.chunk" : "chat.completion" : "text_completion"},
+                      {"created", head_.created},
+                      {"model", head_.model},
+                      {"system_fingerprint", head_.fingerprint},
+                      {"choices", std::move(choices)}};
+}
+
+Json ApiAnswer::usage() const {
+  return Json::Object{
+      {"prompt_tokens", prompt_tokens_}, {"completion_tokens", written_}, {"total_tokens", prompt_tokens_ + written_}};
+}
+
+std::optional<std::string> ApiAnswer::whole(const std::function<bool()>& gone) {
+  constexpr double between_looks = 0.05;
+  Json::Array choices;
+  for (std::size_t i = 0; i < texts_.size(); ++i) {
+    while (choices_[i].ending == Ending::none) {
+      take(i, between_looks);
+      if (gone()) return {};
+    }
+    if (choices_[i].ending == Ending::abandoned) return {};
+    choices.push_back(choice_json(i, false));
+  }
+  Json json = object(std::move(choices), false);
+  json.set("usage", usage());
+  return json.dump();
+}
+
+void ApiAnswer::stream(const std::function<bool(std::string_view)>& put) {
+  const auto event = [&](Json::Array choices, const Json& more = {}) {
+    Json json = object(std::move(choices), true);
+    if (wants_usage_) json.set("usage", more);
+    return put(fmt::format("data: {}\n\n", json.dump()));
+  };
+  if (head_.endpoint == Endpoint::chat) {
+    for (std::int64_t i = 0; i < std::ssize(texts_); ++i) {
+      if (!event({Json::Object{{"index", i},
+                               {"delta", Json::Object{{"role", "assistant"}, {"content", ""}}},
+                               {"logprobs", nullptr},
+                               {"finish_reason", nullptr}}}))
+        return;
+    }
+  }
+  const auto open = [&] { return std::ranges::any_of(choices_, [](const Choice& c) { return c.ending == Ending::none; }); };
+  const double patience = texts_.size() == 1 ? 1 : 0.01;
+  while (open()) {
+    bool told = false;
+    for (std::size_t i = 0; i < texts_.size(); ++i) {
+      if (!take(i, patience)) continue;
+      told = true;
+      if (!event({choice_json(i, true)})) return;
+    }
+    if (!told && texts_.size() == 1 && !put(": \n\n")) return;  // whether somebody is still there
+  }
+  if (wants_usage_ && !event({}, usage())) return;
+  put("data: [DONE]\n\n");
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,59 @@
+#pragma once
+
+// What clients of OpenAI's API ask for: /v1/chat/completions and /v1/completions.
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/published/text_habits.h"
+#include "base/json.h"
+#include "data/chat/chat_template.h"
+#include "data/tokenizer.h"
+#include "train/sample.h"
+
+namespace lockstep::app {
+
+/// A request that is refused, as the API says it.
+struct ApiError : std::runtime_error {
+  ApiError(int the_status, const std::string& message, std::string the_parameter = "", std::string the_code = "")
+      : std::runtime_error(message), status(the_status), parameter(std::move(the_parameter)), code(std::move(the_code)) {}
+  int status;
+  std::string parameter, code;  ///< empty: null
+};
+/// {"error": {"message", "type", "param", "code"}}
+std::string error_body(const ApiError& error);
+
+/// The model that is served.
+struct ServedModel {
+  std::string name;
+  std::int64_t vocabulary = 0, longest = 0;  ///< positions of a prompt with its answer
+  const data::Tokenizer* tokenizer = nullptr;
+  const data::ChatTemplate* chat = nullptr;  ///< null: it has none
+  TextHabits habits;
+  std::vector<std::int32_t> never;  ///< ids that are not drawn
+  std::int64_t most_choices = 1;    ///< of a request
+};
+
+enum class Endpoint : std::uint8_t { chat, completions };
+
+struct ApiRequest {
+  std::vector<std::vector<std::int32_t>> prompts;
+  std::int64_t choices = 1;  ///< of each prompt
+  train::SampleOptions sampling;
+  std::vector<std::string> stops;
+  std::int64_t likely = -1;  ///< of each token so many likeliest ones, and its own likelihood; -1: neither
+  bool stream = false, stream_usage = false;
+  std::vector<std::string> ignored;  ///< members that mean nothing here
+};
+
+/// The prompt of an answer to a conversation, by the model's template, which writes what a text begins with. Throws ApiError.
+std::vector<std::int32_t> chat_ids(const ServedModel& model, const data::Conversation& chat);
+
+/// Reads a request's body. `fresh_seed` is taken where the request says none. Throws ApiError.
+ApiRequest read_request(std::string_view body, Endpoint endpoint, const ServedModel& model, std::uint64_t fresh_seed);
+
+}  // namespace lockstep::app

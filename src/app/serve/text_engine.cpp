@@ -1,0 +1,68 @@
+#include "app/serve/text_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "app/published/published_files.h"
+#include "io/file.h"
+
+namespace lockstep::app {
+namespace {
+
+std::string name_of_folder(const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+/// By the template that was `said`, else by what lies in the model's folder, else by what its run keeps of the model that it
+/// began with.
+std::optional<data::ChatTemplate> chat_of(const std::string& said, const std::string& folder, const LoadedModel& loaded) {
+  if (!said.empty()) {
+    data::ChatTemplate chat = data::ChatTemplate::open(said);
+    if (io::is_folder(folder)) chat.take_tokens(folder);
+    return chat;
+  }
+  if (io::is_folder(folder)) {
+    if (std::optional<data::ChatTemplate> chat = data::ChatTemplate::find_in(folder)) return chat;
+  }
+  const Json* published = loaded.manifest.run.is_object() ? loaded.manifest.run.find(published_key) : nullptr;
+  const Json* texts = published != nullptr && published->is_object() ? published->find(published_texts) : nullptr;
+  return texts != nullptr && texts->is_object() ? data::ChatTemplate::from_texts(*texts, loaded.folder) : std::nullopt;
+}
+
+}  // namespace
+
+TextEngine::TextEngine(const ModelOptions& from, const TextEngineOptions& options, Session& session, Log& log)
+    : loaded_(load_model(from, options.context, session, log)) {
+  if (!loaded_.tokenizer)
+    throw UserError(fmt::format("{}, so it cannot read text", loaded_.no_tokenizer), "put the model's tokenizer.json beside it");
+  chat_ = chat_of(options.chat_template, from.model, loaded_);
+  loaded_.inference->prepack();
+  const arch::ModelConfig& config = loaded_.inference->context().config;
+  const std::int64_t longest = std::min(options.context, config.block_size);
+  const std::int64_t positions = options.cache > 0 ? options.cache : std::max(longest, options.texts * longest / 4);
+  batch_ = std::make_unique<train::TextBatch>(
+      loaded_.inference->share(),
+      train::BatchSize{
+          .texts = options.texts, .pages = model::pages_for(positions), .rows = std::max<std::int64_t>(128, 2 * options.texts)},
+      session.team());
+  batch_->declare(workspace_, cache_);
+  Ledger ledger;
+  workspace_.commit(session.runtime(), ledger);
+  cache_.commit(session.runtime(), ledger);
+  model_ = {.name = options.name.empty() ? name_of_folder(from.model) : options.name,
+            .vocabulary = config.vocabulary,
+            .longest = std::min(longest, batch_->longest()),
+            .tokenizer = loaded_.tokenizer.get(),
+            .chat = chat_ ? &*chat_ : nullptr,
+            .habits = text_habits(loaded_.manifest.run, loaded_.tokenizer.get(), config.vocabulary, log),
+            .never = data::missing_ids(*loaded_.tokenizer, config.vocabulary),
+            .most_choices = options.texts};
+  for (const std::int64_t id : model_.habits.generation.suppressed) {
+    if (id >= 0 && id < config.vocabulary) model_.never.push_back(static_cast<std::int32_t>(id));
+  }
+}
+
+}  // namespace lockstep::app

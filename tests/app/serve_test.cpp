@@ -1,0 +1,257 @@
+// The server of a trained model, as clients of OpenAI's API meet it.
+
+#include <csignal>
+#include <regex>
+
+#include "app/program.h"
+#include "app/train_command.h"
+#include "io/plugin.h"
+#include "support/http_client.h"
+
+namespace lockstep::app {
+namespace {
+
+using support::HttpClient;
+
+/// A run of which `serve` is a process; its model has a context of 64 tokens.
+class Serve : public TrainCommand {
+ protected:
+  void SetUp() override {
+    if (io::open_plugin("http").object == nullptr) GTEST_SKIP() << "cpp-httplib is not installed";
+    TrainCommand::SetUp();
+    ASSERT_EQ(lockstep(words("run", {"model.block_size=200", "train.max_iters=4"})).code, 0);
+  }
+  void TearDown() override { stop(SIGKILL); }
+  void start(std::vector<std::string> more = {}) {
+    std::vector<std::string> all = {"serve", (folder_ / "run").string(), "--port", "0", "--threads", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    posix_spawn_file_actions_t streams;
+    posix_spawn_file_actions_init(&streams);
+    posix_spawn_file_actions_addopen(&streams, STDERR_FILENO, (folder_ / "said").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    child_ = start_program(all, streams);
+    posix_spawn_file_actions_destroy(&streams);
+    std::smatch port;
+    ASSERT_TRUE(support::comes_true([&] {
+      said_ = file("said");
+      return std::regex_search(said_, port, std::regex("http://127.0.0.1:([0-9]+)/v1"));
+    })) << said_;
+    port_ = std::stoi(port[1]);
+  }
+  int stop(int number) {
+    if (child_ <= 0) return 0;
+    kill(child_, number);
+    return end_of(std::exchange(child_, 0));
+  }
+  HttpClient client() const { return HttpClient(port_); }
+  HttpClient::Answer ask(const std::string& path, const std::string& body, const std::string& fields = "") const {
+    HttpClient one = client();
+    one.post(path, body, fields);
+    return one.answer();
+  }
+  Json completion(const std::string& body) const {
+    const HttpClient::Answer answer = ask("/v1/completions", body);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return Json::parse(answer.body);
+  }
+  static std::string text_of(const Json& answer, std::size_t choice = 0) {
+    return answer.at("choices").array().at(choice).at("text").string();
+  }
+  double metric(const std::string& name) const {
+    HttpClient one = client();
+    one.send("GET /metrics HTTP/1.1\r\n\r\n");
+    const std::string text = one.answer().body;
+    const std::size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos ? -1 : std::atof(text.c_str() + at + name.size() + 2);
+  }
+  pid_t child_ = 0;
+  int port_ = 0;
+  std::string said_;
+};
+
+TEST_F(Serve, WritesWhatGenerateWrites) {
+  start();
+  const std::string prompt = "the quick brown fox";
+  const Outcome generated =
+      lockstep({"generate", (folder_ / "run").string(), "--prompt", prompt, "--tokens", "50", "--temperature", "0.9", "--top-k",
+                "7", "--top-p", "0.95", "--seed", "5", "--threads", "1"});
+  const std::string body =
+      R"({"prompt": ")" + prompt + R"(", "max_tokens": 50, "temperature": 0.9, "top_k": 7, "top_p": 0.95, "seed": 5})";
+  const Json answer = completion(body);
+  EXPECT_EQ(prompt + text_of(answer) + "\n", generated.out);
+  EXPECT_EQ(answer.at("choices").array()[0].at("finish_reason").string(), "length");
+  EXPECT_EQ(answer.at("usage").dump(), R"({"prompt_tokens":19,"completion_tokens":50,"total_tokens":69})");
+  // Again, beside others that come and go.
+  std::vector<std::jthread> others;
+  for (int i = 0; i < 6; ++i) {
+    others.emplace_back([&, i] {
+      HttpClient one = client();
+      one.post("/v1/completions",
+               R"({"prompt": "the lazy dog", "max_tokens": 150, "stream": true, "seed": )" + std::to_string(i) + "}");
+      if (i % 2 == 0) one.answer();  // the rest go away
+    });
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(text_of(completion(body)), text_of(answer));
+}
+
+TEST_F(Serve, StreamsWhatItAnswersWhole) {
+  start();
+  const std::string body = R"({"prompt": "fox", "max_tokens": 30, "seed": 3, "n": 2, "logprobs": 2)";
+  const Json whole = completion(body + "}");
+  const HttpClient::Answer events =
+      ask("/v1/completions", body + R"(, "stream": true, "stream_options": {"include_usage": true}})");
+  EXPECT_NE(events.head.find("text/event-stream"), std::string::npos) << events.head;
+  ASSERT_TRUE(events.body.ends_with("data: [DONE]\n\n"));
+  std::string texts[2];
+  std::vector<double> likelihoods;
+  Json usage;
+  std::istringstream lines(events.body);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("data: {")) continue;
+    const Json event = Json::parse(line.substr(6));
+    if (!event.at("usage").is_null()) usage = event.at("usage");
+    for (const Json& choice : event.at("choices").array()) {
+      texts[choice.at("index").integer()] += choice.at("text").string();
+      if (choice.at("index").integer() == 1) continue;
+      for (const Json& one : choice.at("logprobs").at("token_logprobs").array()) likelihoods.push_back(one.number());
+    }
+  }
+  EXPECT_EQ(texts[0], text_of(whole));
+  EXPECT_EQ(texts[1], text_of(whole, 1));
+  EXPECT_NE(texts[0], texts[1]);
+  EXPECT_EQ(usage.dump(), whole.at("usage").dump());
+  const Json& told = whole.at("choices").array()[0].at("logprobs");
+  ASSERT_EQ(likelihoods.size(), 30U);
+  for (std::size_t i = 0; i < 30; ++i) {
+    EXPECT_EQ(likelihoods[i], told.at("token_logprobs").array()[i].number());
+    EXPECT_LE(likelihoods[i], told.at("top_logprobs").array()[i].object()[0].second.number());
+  }
+}
+
+TEST_F(Serve, StopTextsEndAText) {
+  start();
+  const std::string all = text_of(completion(R"({"prompt": "the", "max_tokens": 60, "seed": 1, "temperature": 5})"));
+  const std::string stop = all.substr(20, 2);
+  const Json answer =
+      completion(R"({"prompt": "the", "max_tokens": 60, "seed": 1, "temperature": 5, "stop": [)" + Json(stop).dump() + "]}");
+  EXPECT_EQ(text_of(answer), all.substr(0, all.find(stop)));
+  EXPECT_EQ(answer.at("choices").array()[0].at("finish_reason").string(), "stop");
+}
+
+TEST_F(Serve, ChatsByATemplate) {
+  start({"--chat-template", "zephyr", "--name", "tiny"});
+  const HttpClient::Answer lacking = ask("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}]})");
+  EXPECT_EQ(lacking.status, 400) << lacking.body;  // the vocabulary has no "<|"
+  EXPECT_NE(lacking.body.find("vocabulary lacks"), std::string::npos) << lacking.body;
+  stop(SIGTERM);
+  io::replace_file(folder_ / "plain.jinja", "{% for m in messages %}{{ m.content }}\n{% endfor %}");
+  start({"--chat-template", (folder_ / "plain.jinja").string()});
+  const HttpClient::Answer said = ask(
+      "/v1/chat/completions", R"({"messages": [{"role": "user", "content": "the fox"}], "max_completion_tokens": 9, "seed": 2})");
+  ASSERT_EQ(said.status, 200) << said.body;
+  const Json choice = Json::parse(said.body).at("choices").array()[0];
+  EXPECT_EQ(choice.at("message").at("role").string(), "assistant");
+  EXPECT_EQ(choice.at("message").at("content").string(),
+            text_of(completion(R"({"prompt": "the fox\n", "max_tokens": 9, "seed": 2})")));
+}
+
+TEST_F(Serve, RefusesWrongRequests) {
+  start();
+  struct Case {
+    const char *body, *says;
+    int status = 400;
+  };
+  const Case cases[] = {
+      {"{", "the request"},
+      {"[]", "must be a JSON object"},
+      {"{\"prompt\": \"\xff\"}", "not UTF-8"},
+      {"{}", "'prompt' is missing"},
+      {R"({"prompt": ""})", "the prompt is empty"},
+      {R"({"prompt": 7})", "'prompt' is 7: it must be a text"},
+      {R"({"prompt": [1, 700]})", "'prompt' is 700"},
+      {R"({"prompt": "caf\u00e9"})", "vocabulary lacks"},
+      {R"({"prompt": "a", "model": "other"})", "there is no model", 404},
+      {R"({"prompt": "a", "temperature": -1})", "'temperature' is -1: it must be a number from 0 to 100"},
+      {R"({"prompt": "a", "top_p": "x"})", "'top_p' is \\\"x\\\""},
+      {R"({"prompt": "a", "n": 9})", "'n' is 9: it must be an integer from 1 to 8"},
+      {R"({"prompt": ["a", "b", "c"], "n": 4})", "3 prompts with 4 choices"},
+      {R"({"prompt": "a", "max_tokens": 0})", "'max_tokens' is 0"},
+      {R"({"prompt": "a", "stop": [""]})", "'stop' is"},
+      {R"({"prompt": "a", "stream": 1})", "'stream' is 1: it must be true or false"},
+      {R"({"prompt": "a", "logprobs": 21})", "'logprobs' is 21"},
+  };
+  for (const Case& one : cases) {
+    const HttpClient::Answer answer = ask("/v1/completions", one.body);
+    EXPECT_EQ(answer.status, one.status) << one.body;
+    EXPECT_NE(answer.body.find(one.says), std::string::npos) << one.body << " -> " << answer.body;
+    EXPECT_TRUE(Json::parse(answer.body).at("error").at("message").is_string());
+  }
+  const std::string too_long(300, 'a');
+  const HttpClient::Answer answer = ask("/v1/completions", R"({"prompt": ")" + too_long + "\"}");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_NE(answer.body.find("context_length_exceeded"), std::string::npos) << answer.body;
+  EXPECT_EQ(ask("/v1/nothing", "{}").status, 404);
+  EXPECT_EQ(ask("/v1/models", "{}").status, 405);
+  EXPECT_EQ(ask("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}]})").status, 400) << "no template";
+  const HttpClient::Answer ignored = ask("/v1/completions", R"({"prompt": "a", "max_tokens": 1, "user": "x", "logit_bias": {}})");
+  EXPECT_EQ(ignored.status, 200);
+  EXPECT_NE(ignored.head.find("X-Lockstep-Ignored: user, logit_bias"), std::string::npos) << ignored.head;
+}
+
+TEST_F(Serve, AsksForAKey) {
+  io::replace_file(folder_ / "keys", "secret-one\nsecret-two\n");
+  start({"--api-key-file", (folder_ / "keys").string()});
+  EXPECT_EQ(ask("/v1/completions", R"({"prompt": "a"})").status, 401);
+  EXPECT_EQ(ask("/v1/completions", R"({"prompt": "a"})", "Authorization: Bearer secret\r\n").status, 401);
+  EXPECT_EQ(ask("/v1/completions", R"({"prompt": "a"})", "Authorization: Bearer secret-two\r\n").status, 200);
+  HttpClient health = client();
+  health.send("GET /health HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(health.answer().status, 200);
+  EXPECT_EQ(file("said").find("secret"), std::string::npos);
+}
+
+TEST_F(Serve, AFullQueueRefusesAndAClientThatLeavesFreesItsPlace) {
+  start({"--texts", "1", "--waiting", "0"});
+  const std::string endless = R"({"prompt": "the", "max_tokens": 190, "seed": 1)";
+  int refused = 0, answered = 0;
+  for (int turn = 0; turn < 100 && refused == 0; ++turn) {
+    HttpClient first = client();
+    first.post("/v1/completions", endless + R"(, "stream": true})");
+    EXPECT_EQ(first.answer_head().status, 200);
+    const HttpClient::Answer second = ask("/v1/completions", R"({"prompt": "a", "max_tokens": 1})");
+    second.status == 429 ? ++refused : ++answered;
+    if (second.status == 429) {
+      EXPECT_NE(second.head.find("Retry-After: 1"), std::string::npos);
+      EXPECT_NE(second.body.find("queue_full"), std::string::npos);
+    }
+  }
+  EXPECT_EQ(refused, 1) << answered;
+  // All who streamed have gone by now.
+  EXPECT_TRUE(support::comes_true([&] { return metric("lockstep_texts_active") == 0; }));
+  EXPECT_EQ(ask("/v1/completions", R"({"prompt": "a", "max_tokens": 1})").status, 200);
+  EXPECT_EQ(metric("lockstep_cache_pages"), metric("lockstep_cache_pages_free"));
+}
+
+TEST_F(Serve, AnswersWhatCameBeforeItWasStopped) {
+  start();
+  HttpClient one = client();
+  one.post("/v1/completions", R"({"prompt": "the", "max_tokens": 190, "seed": 1})");
+  ASSERT_TRUE(support::comes_true([&] { return metric("lockstep_texts_total") >= 1; }));
+  kill(child_, SIGTERM);
+  EXPECT_EQ(one.answer().status, 200);
+  EXPECT_EQ(end_of(std::exchange(child_, 0)), 0);
+}
+
+TEST_F(Serve, ItsWordsAreChecked) {
+  const Ended ended = run_into(
+      STDOUT_FILENO, {"serve", (folder_ / "run").string(), "--port", "-1", "--texts", "0", "--context", "1", "--cache", "-5"});
+  EXPECT_EQ(ended.code, kUserError);
+  for (const char* text :
+       {"--port -1: must be from 0", "--texts 0: must be at least 1", "--context 1: must be at least 2", "--cache -5: must hold"})
+    EXPECT_NE(ended.err.find(text), std::string::npos) << ended.err;
+  io::replace_file(folder_ / "none", "\n");
+  EXPECT_EQ(run_into(STDOUT_FILENO, {"serve", (folder_ / "run").string(), "--api-key-file", (folder_ / "none").string()}).code,
+            kUserError);
+}
+
+}  // namespace
+}  // namespace lockstep::app
