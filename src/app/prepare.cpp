@@ -51,7 +51,9 @@ bool parse(const Arguments& arguments, Options& options) {
   line.positional("INPUT", options.input,
                   "a text file; JSONL (.jsonl), a document a line; a folder; or -, standard input. A document is {\"text\": "
                   "...}, or {\"prompt\": ..., \"completion\": ...} of which only the completion is taught; or a conversation: "
-                  "messages, ShareGPT or Alpaca. A folder's files and those in the folders below are read in the order of "
+                  "messages, ShareGPT or Alpaca. A pair is {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}: "
+                  "train.objective=dpo learns which answer is better. A folder's files and those in the folders below are read "
+                  "in the order of "
                   "their paths");
   line.option("--tokenizer", options.tokenizer, "NAME",
               "char, byte, gpt2:FOLDER, hf:FILE or bpe:SIZE. 'char': a token is a character, the vocabulary comes from the text, "
@@ -98,6 +100,7 @@ bool parse(const Arguments& arguments, Options& options) {
       "  lockstep prepare articles/ --tokenizer bpe:32768 --out data/articles\n"
       "  lockstep prepare chats.jsonl --tokenizer hf:models/qwen --length 2048 --show 3 --out data/chats\n"
       "  lockstep prepare chats.jsonl --tokenizer hf:models/qwen --length 2048 --too-long drop --pack --out data/chats\n"
+      "  lockstep prepare pairs.jsonl --tokenizer hf:models/qwen --length 1024 --out data/pairs\n"
       "  lockstep prepare alpaca.jsonl.gz --tokenizer hf:models/base --chat-template chatml --out data/alpaca\n"
       "  lockstep prepare dump.jsonl.zst --out data/dump\n"
       "  xzcat dump.xz | lockstep prepare - --out data/dump\n"
@@ -158,7 +161,7 @@ int run(const Arguments& arguments) {
                                                     .threads = narrow<std::size_t>(options.threads)},
                                                    log);
   std::vector<std::string> next{"train", options.out};
-  if (options.pack) std::ranges::move(settings_for(*result.description.packing), std::back_inserter(next));
+  if (result.description.packing) std::ranges::move(settings_for(*result.description.packing), std::back_inserter(next));
   fmt::print("prepared {} in {} ({:.0f} MB/s); next: {}\n", format_bytes(result.bytes), format_seconds(result.seconds),
              static_cast<double>(result.bytes) * 1e-6 / result.seconds, own_command(next));
   return 0;

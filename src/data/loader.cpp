@@ -13,10 +13,11 @@
 namespace lockstep::data {
 namespace {
 
-void declare_batch(Arena& arena, Batch& batch, const std::string& name) {
+void declare_batch(Arena& arena, Batch& batch, const std::string& name, bool grouped) {
   const Shape shape{multiply(batch.samples, batch.positions)};
   arena.declare(batch.tokens, name + ".tokens", shape, DType::i32);
   arena.declare(batch.targets, name + ".targets", shape, DType::i32);
+  if (grouped) arena.declare(batch.references, name + ".references", Shape{batch.samples}, DType::f64);
 }
 
 // Fills rows first_sample, first_sample + 1, ...; `rows` of them are windows, the others are ignored.
@@ -34,6 +35,7 @@ void fill(Batch& batch, const TokenFile& file, const Sampler& sampler, std::uint
       continue;
     }
     const Window window = sampler.window(first_sample + static_cast<std::uint64_t>(row));
+    if (batch.references) elements<double>(batch.references)[static_cast<std::size_t>(row)] = window.reference;
     const auto there = static_cast<std::size_t>(window.length), known = static_cast<std::size_t>(window.known);
     file.read(window.begin, x.first(there));
     std::copy(x.begin() + 1, x.begin() + window.length, y.begin());
@@ -44,6 +46,7 @@ void fill(Batch& batch, const TokenFile& file, const Sampler& sampler, std::uint
     batch.target_count += file.apply_mask(window.begin + 1 + window.known, y.subspan(known, there - known));
   }
   batch.first_sample = first_sample;
+  if (batch.references) batch.target_count = std::min(rows, batch.samples) / sampler.together();
 }
 
 }  // namespace
@@ -62,7 +65,7 @@ Loader::Loader(const TokenFile& file, Sampler sampler, LoaderShape shape, int wo
 void Loader::declare(Arena& arena) {
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     for (std::size_t m = 0; m < slots_[slot].batches.size(); ++m) {
-      declare_batch(arena, slots_[slot].batches[m], fmt::format("batch{}.{}", slot, m));
+      declare_batch(arena, slots_[slot].batches[m], fmt::format("batch{}.{}", slot, m), sampler_.grouped());
     }
   }
 }
@@ -136,7 +139,7 @@ WindowReader::WindowReader(const TokenFile& file, Sampler sampler, std::int64_t 
   batch_.positions = positions;
 }
 
-void WindowReader::declare(Arena& arena) { declare_batch(arena, batch_, "window"); }
+void WindowReader::declare(Arena& arena) { declare_batch(arena, batch_, "window", sampler_.grouped()); }
 
 std::int64_t WindowReader::batches() const { return div_up(limit_, batch_.samples); }
 
@@ -148,13 +151,15 @@ const Batch& WindowReader::read(std::int64_t index) {
 }
 
 Sampler evaluation_sampler(const TokenFile& file, std::int64_t positions, std::uint64_t seed, const std::string& split,
-                           bool packed) {
-  return Sampler({.order = packed ? Order::partition : Order::random,
+                           EvaluationWindows windows) {
+  return Sampler({.order = windows.packed ? Order::partition : Order::random,
                   .seed = seed,
                   .name = "data.evaluation." + split,
                   .tokens = file.tokens(),
                   .positions = positions,
-                  .global_batch = 1});
+                  .global_batch = windows.together,
+                  .together = windows.together,
+                  .references = std::move(windows.references)});
 }
 
 Sampler whole_file_sampler(const TokenFile& file, std::int64_t positions, std::int64_t stride) {

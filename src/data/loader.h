@@ -84,10 +84,15 @@ class WindowReader final : public WindowSource {
   Batch batch_;
 };
 
+struct EvaluationWindows {
+  bool packed = false;        ///< they do not overlap
+  std::int64_t together = 1;  ///< SamplerOptions has this and the next
+  std::shared_ptr<const std::vector<double>> references = {};
+};
 /// Windows drawn for evaluation on `split` ("train", "val"): another sequence than training's, the same ones at every evaluation,
-/// so that curves compare. `packed`: of those that do not overlap.
+/// so that curves compare.
 Sampler evaluation_sampler(const TokenFile& file, std::int64_t positions, std::uint64_t seed, const std::string& split,
-                           bool packed = false);
+                           EvaluationWindows windows = {});
 /// Windows of the file such that each of its targets counts once, a window every `stride` tokens (0: T); the last may be shorter.
 Sampler whole_file_sampler(const TokenFile& file, std::int64_t positions, std::int64_t stride = 0);
 

@@ -40,8 +40,9 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), rng_(option
                     "lower model.batch_size, optimizer.gas or --ranks, prepare a longer text, or set data.epoch_end=pad or "
                     "data.order=random");
   }
-  side_ = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::sqrt(static_cast<double>(windows_))));
-  while (side_ * side_ < static_cast<std::uint64_t>(windows_)) ++side_;
+  ensure(windows_ % options.together == 0 && per_step() % options.together == 0, "windows that stay together are whole groups");
+  side_ = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::sqrt(static_cast<double>(groups()))));
+  while (side_ * side_ < groups()) ++side_;
 }
 
 std::int64_t Sampler::steps_per_epoch() const {
@@ -65,7 +66,9 @@ std::int64_t Sampler::offset(std::uint64_t global_sample) const {
     case Order::partition: {
       const auto epoch = static_cast<std::uint64_t>(per_epoch());
       const std::uint64_t index = sample % epoch % static_cast<std::uint64_t>(windows_);  // padding begins anew
-      return static_cast<std::int64_t>(permuted(index, sample / epoch)) * options_.positions;
+      const auto together = static_cast<std::uint64_t>(options_.together);
+      const std::uint64_t window = permuted(index / together, sample / epoch) * together + index % together;
+      return static_cast<std::int64_t>(window) * options_.positions;
     }
     case Order::sequential:
       ensure(sample < static_cast<std::uint64_t>(windows_), "the window exists");
@@ -76,12 +79,14 @@ std::int64_t Sampler::offset(std::uint64_t global_sample) const {
 
 Window Sampler::window(std::uint64_t sample) const {
   const std::int64_t begin = offset(sample), overlap = options_.positions - options_.stride;
+  if (options_.references)
+    return {begin, options_.positions, 0, (*options_.references)[static_cast<std::size_t>(begin / options_.positions)]};
   if (options_.order != Order::sequential) return {begin, options_.positions, 0};
   return {begin, std::min(options_.positions, options_.tokens - 1 - begin), begin == 0 ? 0 : overlap};
 }
 
 // A Feistel network on pairs of digits in base `side` (Black and Rogaway, CT-RSA 2002, "Ciphers with arbitrary finite
-// domains"), walked until it lands below the number of windows: a bijection of [0, windows), keyed by seed and epoch.
+// domains"), walked until it lands below the number of groups: a bijection of [0, groups), keyed by seed and epoch.
 std::uint64_t Sampler::permuted(std::uint64_t index, std::uint64_t epoch) const {
   do {
     std::uint64_t left = index / side_;
@@ -92,7 +97,7 @@ std::uint64_t Sampler::permuted(std::uint64_t index, std::uint64_t epoch) const 
       right = mixed;
     }
     index = left * side_ + right;
-  } while (index >= static_cast<std::uint64_t>(windows_));
+  } while (index >= groups());
   return index;
 }
 

@@ -4,7 +4,9 @@
 // so the order survives any layout and any restart. No state, no index in memory.
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/rng.h"
 
@@ -21,6 +23,7 @@ struct Window {
   std::int64_t begin = 0;   ///< its first token
   std::int64_t length = 0;  ///< tokens that are read and have a target: `positions`, or less at the end of a text
   std::int64_t known = 0;   ///< of them, the first ones whose targets another window counts
+  double reference = 0;     ///< SamplerOptions::references
 };
 
 struct SamplerOptions {
@@ -35,6 +38,11 @@ struct SamplerOptions {
   /// Text that was cut ahead of time: of `tokens` is one of `shards` pieces, whose rank takes its equal part of every step from
   /// it.
   int shard = 0, shards = 1;
+  /// Partition order: so many windows, neighbours in the text, are neighbours in every order. They divide its windows and a step.
+  std::int64_t together = 1;
+  /// Of such windows: log-probabilities of each one's targets by a reference, by number. They may be filled in until the first
+  /// window is read.
+  std::shared_ptr<const std::vector<double>> references = {};
 };
 
 /// The names of the training orders: "data.random", "data.partition".
@@ -55,18 +63,22 @@ class Sampler {
   /// Windows that do not overlap: starts 0, T, 2T, ... below tokens - T. Sequential order: those that have all targets.
   std::int64_t windows() const { return windows_; }
   std::int64_t steps_per_epoch() const;
+  std::int64_t together() const { return options_.together; }
+  /// Whether windows have a reference's log-probabilities.
+  bool grouped() const { return options_.references != nullptr; }
 
  private:
   // Samples that this text gives to a step, and to an epoch of whole steps.
   std::int64_t per_step() const { return options_.global_batch / options_.shards; }
   std::int64_t per_epoch() const { return steps_per_epoch() * per_step(); }
+  std::uint64_t groups() const { return static_cast<std::uint64_t>(windows_ / options_.together); }
   std::uint64_t number_here(std::uint64_t sample) const;
   std::uint64_t permuted(std::uint64_t index, std::uint64_t epoch) const;
 
   SamplerOptions options_;
   CounterRng rng_;
   std::int64_t windows_ = 0;
-  std::uint64_t side_ = 1;  // the permutation's square: side * side >= windows
+  std::uint64_t side_ = 1;  // the permutation's square: side * side >= groups()
 };
 
 }  // namespace lockstep::data

@@ -80,7 +80,8 @@ TokenDescription parsed(const Json& json, const std::string& what) {
     check_count(length - 1, "length", what);
     if (separator < 0 || separator >= description.format.vocabulary)
       throw UserError(fmt::format("{}: \"separator\" is {}, which is no token", what, separator), remedy);
-    description.packing = Packing{length, static_cast<std::int32_t>(separator)};
+    const Json* pairs = packing->find("pairs");
+    description.packing = Packing{length, static_cast<std::int32_t>(separator), pairs != nullptr && pairs->boolean()};
   }
   for (const auto& [name, facts] : json.at("files").object()) {
     description.files.push_back({.name = name,
@@ -92,6 +93,8 @@ TokenDescription parsed(const Json& json, const std::string& what) {
     check_name(name, what);
     check_count(file.tokens, "tokens", what);
     check_count(file.text_bytes, "text_bytes", what);
+    if (description.packing && description.packing->pairs && (file.tokens - 1) % (2 * description.packing->length) != 0)
+      throw UserError(fmt::format("{}: {} has {} tokens, which are no whole pairs", what, name, file.tokens), remedy);
     if (!file.mask) continue;
     if (file.mask->name != mask_name(name)) {
       throw UserError(fmt::format("{}: the mask of {} is named \"{}\", not \"{}\"", what, name, file.mask->name, mask_name(name)),
@@ -142,8 +145,10 @@ Json to_json(const TokenDescription& description) {
     json.set("text", Json::Object{{"bytes", description.text->bytes}, {"sha256", description.text->sha256}});
   }
   if (description.packing) {
-    json.set("packing",
-             Json::Object{{"length", description.packing->length}, {"separator", std::int64_t{description.packing->separator}}});
+    Json packing =
+        Json::Object{{"length", description.packing->length}, {"separator", std::int64_t{description.packing->separator}}};
+    if (description.packing->pairs) packing.set("pairs", true);
+    json.set("packing", std::move(packing));
   }
   json.set("files", std::move(files));
   return json;

@@ -8,7 +8,8 @@
 //
 // "text": {"bytes": ..., "sha256": "..."} says what was prepared. Of JSONL it also has "documents"; a file with a loss mask has
 // "mask": {"name": "train.mask.bin", "targets": ..., "sha256":
-// "..."}. Where windows have whole documents, "packing" is {"length": 2048, "separator": 151645}.
+// "..."}. Where windows have whole documents, "packing" is {"length": 2048, "separator": 151645}, of
+// pairs with "pairs": true.
 
 #include <cstdint>
 #include <optional>
@@ -45,6 +46,7 @@ struct TextFacts {
 struct Packing {
   std::int64_t length = 0;     ///< tokens of a window, which begins at each multiple of them
   std::int32_t separator = 0;  ///< the token between documents, and behind the last of a window; no document has it
+  bool pairs = false;  ///< a window has one document: of a pair the chosen answer, and the rejected one in the next window
   friend bool operator==(const Packing&, const Packing&) = default;
 };
 

@@ -35,6 +35,7 @@ class Canonical final : public Sums {
   void sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows, bool accumulate) override;
   /// d_tokens gets the rows of the whole step, once its last micro-batch is there; until then they are kept.
   void embed_backward(parallel::Boundary& boundary, const Pass& pass, const EmbeddingBackward& call) override;
+  void complete_samples(const Tensor& /*sums*/) override {}  // samples are whole
   double total(std::span<double> losses) const override;
 
  private:

@@ -97,10 +97,27 @@ void Head::judge_parts(const Tensor& logits, const Objective& chunk) {
   sums_.samples.collect(context_.ops, of_samples);
   if (context_.dims.vocabulary_parts > 1) boundary_.collect(summaries, of_samples).join(context_.ops.stream());
   for (const ops::VocabularyPart& part : own) {
-    // Every part says the same loss.
-    const bool tells = &part == &own.front() && sums_.samples.rank() == 0;
+    // Every part says the same loss. Samples that are judged whole are so on every rank.
+    const bool tells = &part == &own.front() && (sums_.samples.rank() == 0 || chunk.samples.judge != nullptr);
     context_.ops.loss().finish(columns(part), chunk.targets, part, summaries, chunk.scale, tells ? chunk.loss : Tensor{});
   }
+}
+
+std::int64_t Head::chunk_rows(const Objective& objective, const ops::IndexRun& rows, std::int64_t all) const {
+  const std::int64_t fitting = std::min(memory_.logits.rows(), rows.count);
+  if (objective.samples.judge == nullptr) return fitting;
+  const std::int64_t sample = all / objective.samples.losses.elements();
+  return std::min(fitting, sample - rows.first % sample);
+}
+
+void Head::judge_samples(const Tensor& inside, const Objective& objective, const Tensor& projection) {
+  const std::int64_t all = inside.rows(), sample = all / objective.samples.losses.elements();
+  for (std::int64_t first = 0, count = 0; first < all; first += count) {
+    count = chunk_rows(objective, {first, all - first}, all);
+    const Tensor loss = objective.samples.losses.flat(first / sample, 1);
+    judge(inside.slice_rows(first, count), projection, {objective.targets.flat(first, count), loss, {}, objective.samples});
+  }
+  sums_.complete_samples(objective.samples.losses);
 }
 
 void Head::learn(const Tensor& inside, const Tensor& partial, const Objective& objective, const Tensor& projection,
@@ -112,10 +129,11 @@ void Head::learn(const Tensor& inside, const Tensor& partial, const Objective& o
     const ops::IndexRun rows = sums_.range_rows(range, inside.rows());
     const Tensor to = place(place_in_tree(range)), loss = objective.loss.flat(range, 1);
     if (to && rows.count == 0) context_.ops.elementwise().zero(to);
-    for (std::int64_t first = rows.first; first < rows.end(); first += memory_.logits.rows()) {
-      const std::int64_t count = std::min(memory_.logits.rows(), rows.end() - first);
-      const Tensor normed = inside.slice_rows(first, count);
-      const Tensor logits = judge(normed, projection, {objective.targets.flat(first, count), loss, objective.scale});
+    for (std::int64_t first = rows.first, count = 0; first < rows.end(); first += count) {
+      count = chunk_rows(objective, {first, rows.end() - first}, inside.rows());
+      const Tensor normed = inside.slice_rows(first, count), factors = objective.samples.factors;
+      const Tensor scale = factors ? factors.flat(first * factors.elements() / inside.rows(), 1) : objective.scale;
+      const Tensor logits = judge(normed, projection, {objective.targets.flat(first, count), loss, scale});
       context_.ops.linear().backward_input(partial.slice_rows(first, count), logits, projection,
                                            {.grid = context_.grid(&Sums::vocabulary)});
       if (to) gradients.sink.push({normed, logits, to, {}, first > rows.first || gradients.set.accumulate});
@@ -142,6 +160,10 @@ void Head::loss_and_gradient(const Pass& pass, const Tensor& x, const Objective&
                              const Gradients& gradients, const Tensor& d) {
   const Tensor inside = norm_judged(pass, x, w);
   const Tensor partial = (sums_.samples.divided() ? memory_.judged : partial_inside()).slice_rows(0, inside.rows());
+  if (objective.samples.judge != nullptr) {
+    judge_samples(inside, objective, judged(projection(w)));
+    objective.samples.judge->weigh(objective.samples.microbatch);
+  }
   learn(inside, partial, objective, judged(projection(w)), gradients);
   sums_.norm_backward(norm_, boundary_, pass,
                       {.dx = d,
@@ -159,6 +181,7 @@ void Head::loss_and_gradient(const Pass& pass, const Tensor& x, const Objective&
 
 void Head::loss(const Pass& pass, const Tensor& x, const Objective& objective, const WeightSet& w) {
   const Tensor inside = norm_judged(pass, x, w);
+  if (objective.samples.judge != nullptr) return judge_samples(inside, objective, judged(projection(w)));
   for (std::int64_t first = 0; first < inside.rows(); first += memory_.logits.rows()) {
     const std::int64_t count = std::min(memory_.logits.rows(), inside.rows() - first);
     judge(inside.slice_rows(first, count), judged(projection(w)), {objective.targets.flat(first, count), objective.loss});

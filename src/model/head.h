@@ -29,12 +29,32 @@ struct HeadMemory {
 void declare(Arena& arena, HeadMemory& memory, const layout::ShardedDims& dims, const Rows& rows, DType type, int judgers,
              bool training);
 
+class SampleJudge;
+
+/// A pass of B samples that are judged whole: the loss is a function of the sums of their token losses.
+struct JudgedSamples {
+  Tensor losses;       ///< [B] f64, zero: gets the sum of each sample's token losses, over all ranks that have its tokens
+  Tensor factors;      ///< [B] f32: what the gradient of each sample's sum is multiplied by
+  int microbatch = 0;  ///< the judge's number of the pass
+  SampleJudge* judge = nullptr;  ///< null: losses are those of tokens
+};
+
+/// Who says what samples that are judged whole are worth.
+class SampleJudge {
+ public:
+  virtual ~SampleJudge() = default;
+  virtual JudgedSamples of(int microbatch) = 0;
+  /// Makes the factors of a pass, whose losses are complete.
+  virtual void weigh(int microbatch) = 0;
+};
+
 /// What a pass is judged by.
 struct Objective {
   Tensor targets;  ///< [R] i32; -1 is ignored. Of whole samples where Sums has ranks that divide them.
   /// [1] f64: the sum of the rows' losses is added to it. A gradient comes with one for each of Sums::sample_ranges().
   Tensor loss;
   Tensor scale = {};  ///< [1] f32, one over the step's global number of targets: what the gradient is multiplied by
+  JudgedSamples samples = {};
 };
 
 class Head {
@@ -49,9 +69,10 @@ class Head {
         projection_(arch::unit_map(context.config).projection) {}
   /// The losses of the pass' tokens; d [Ro, C] gets the gradient of x [Ro, C]. The sink of `gradients` runs its work at once: the
   /// next chunk of logits takes the place of the last.
+  /// Samples that are judged whole go through the projection twice: the factors of gradients follow from all of their losses.
   void loss_and_gradient(const Pass& pass, const Tensor& x, const Objective& objective, const WeightSet& w,
                          const Gradients& gradients, const Tensor& d);
-  /// The rows' losses alone; no scale is needed.
+  /// The rows' losses alone; no scale is needed. Of samples that are judged whole, those of samples in place of `loss`.
   void loss(const Pass& pass, const Tensor& x, const Objective& objective, const WeightSet& w);
   /// logits [R, V] f32 of x [Ro, C]: at most the declared rows; those of the rank's part of the vocabulary.
   void logits(const Tensor& logits, const Tensor& x, const WeightSet& w);
@@ -62,6 +83,10 @@ class Head {
   void make_logits(const Tensor& logits, const Tensor& normed, const Tensor& projection, const Tensor& tanhs);
   /// A chunk's logits of `normed` and their losses; with a scale they become their gradient.
   Tensor judge(const Tensor& normed, const Tensor& projection, const Objective& chunk);
+  /// Of `rows` from their first on, so many that make a chunk: those of one sample, where samples are judged whole.
+  std::int64_t chunk_rows(const Objective& objective, const ops::IndexRun& rows, std::int64_t all) const;
+  /// The losses of the samples, of all their rows `inside`.
+  void judge_samples(const Tensor& inside, const Objective& objective, const Tensor& projection);
   /// The same of the logits of a vocabulary of several parts, of which this rank has some.
   void judge_parts(const Tensor& logits, const Objective& chunk);
   /// The losses of rows and what these give to `partial`, the gradient of the norm's output, and to the projection's.

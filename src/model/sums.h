@@ -93,6 +93,8 @@ class Sums : public ops::WeightSink {
   /// sum [C] f32 (+)= the sum of the pass' `rows` [Ro, C].
   virtual void sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows, bool accumulate);
   virtual void embed_backward(parallel::Boundary& boundary, const Pass& pass, const EmbeddingBackward& call);
+  /// sums [B] f64, of a rank's own positions of samples, become those of all.
+  virtual void complete_samples(const Tensor& sums) { samples.add_parts(*ops_, sums); }
   /// The sum of a step's `losses`, which are overwritten.
   virtual double total(std::span<double> losses) const;
 

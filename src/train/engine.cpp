@@ -56,6 +56,8 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
       order_(layout::access_order(memory_.part.actions, model::chunk_parts(lease_parts(config_, memory_.part),
                                                                            memory_.part.chunks, config_.plan.recompute))),
       brought_(static_cast<std::size_t>(config_.plan.microbatches)) {
+  if (auto loss = make_sample_loss(config_.objective))
+    judge_.emplace(std::move(loss), memory_.judged, config_.samples, config_.positions, config_.plan.microbatches, ops.stream());
   if (config_.plan.canonical) ops.take_sum_grids();
   memory_.attention->connect(groups_.of(layout::GroupRole::context));
   memory_.sums->connect(ops, groups_.of(layout::GroupRole::context));
@@ -138,20 +140,24 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   memory_.scalars[StepScalars::loss_scale] = 1.0F / static_cast<float>(std::max<std::int64_t>(targets, 1));
   upload(ops_.stream(), memory_.scalars.one(StepScalars::loss_scale));
   clear_losses();
+  if (judge_) judge_->begin(batches, memory_.scalars[StepScalars::loss_scale]);
   for (const data::Batch& batch : batches) updater_->gradients().expect(batch.tokens);
 
   const parallel::SpillTraffic before = memory_.spill.traffic();
   const comm::Traffic exchanged = groups_.all().traffic();
   parameters_->begin(order_);
-  const PassTimes passes =
-      runner_.run(bring(batches), step,
-                  {memory_.losses.device, memory_.scalars.on_device()[StepScalars::loss_scale], memory_.sums->sample_ranges()});
+  const PassTimes passes = runner_.run(bring(batches), step,
+                                       {memory_.losses.device, memory_.scalars.on_device()[StepScalars::loss_scale],
+                                        memory_.sums->sample_ranges(), judge_ ? &*judge_ : nullptr});
   const double start = now_seconds();
   parameters_->begin({});
   StepResult result;
   result.targets = targets;
+  const std::optional<StepJudge::Judged> judged = this->judged();
+  if (judged) result.figures = judged->figures;
   const ScopedSpan span(spans_, SpanKind::phase, "sums, norm and update");
-  updater_->finish({.step = step, .learning_rate = learning_rate, .loss_sum = loss_sum()}, memory_.scalars, result);
+  updater_->finish({.step = step, .learning_rate = learning_rate, .loss_sum = judged ? judged->loss : loss_sum()},
+                   memory_.scalars, result);
   result.forward_seconds = passes.forward_seconds;
   result.update_seconds = now_seconds() - start;
   result.backward_seconds = passes.backward_seconds;
@@ -170,9 +176,36 @@ void Engine::observe(SpanLog& spans) {
 }
 
 double Engine::evaluate(const data::Batch& batch) {
+  if (judge_) {
+    evaluate_samples(batch);
+    return judged()->loss;
+  }
   clear_losses();
   runner_.evaluate(bring({&batch, 1}).front(), memory_.part.head ? memory_.losses.device.flat(0, 1) : Tensor{});
   return loss_sum();
+}
+
+void Engine::evaluate_samples(const data::Batch& batch) {
+  judge_->begin({&batch, 1}, 0);
+  runner_.evaluate(bring({&batch, 1}).front(), {}, &*judge_);
+}
+
+void Engine::log_probabilities(const data::Batch& batch, std::span<double> out) {
+  ensure(judge_.has_value(), "samples are judged whole");
+  evaluate_samples(batch);
+  std::ranges::fill(out, 0.0);
+  if (tells_samples()) judge_->log_probabilities(out);
+}
+
+std::optional<SampleFigures> Engine::figures() {
+  const std::optional<StepJudge::Judged> judged = this->judged();
+  return judged ? std::optional(judged->figures) : std::nullopt;
+}
+
+std::optional<StepJudge::Judged> Engine::judged() {
+  if (!judge_) return std::nullopt;
+  if (tells_samples()) return judge_->judged(*memory_.sums);
+  return judge_->nothing();
 }
 
 std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches) {

@@ -64,9 +64,15 @@ class Engine {
 
   /// One optimizer step: forward and backward of `batches`, reduction, norm, clipping, update. `step` counts from 0.
   StepResult step(std::span<const data::Batch> batches, std::int64_t target_count, std::int64_t step, double learning_rate);
-  /// Sum of the token losses of a batch with the current weights, where the head is; elsewhere 0. Collective over a pipeline's
-  /// ranks, each with the same batch.
+  /// Sum of the losses of a batch's tokens, or of its groups of samples, with the current weights, where the head is; elsewhere
+  /// 0. Collective over a pipeline's ranks, each with the same batch.
   double evaluate(const data::Batch& batch);
+  /// What the groups of samples of the last batch or step came to, as this rank tells it: sums. Nothing where losses are those of
+  /// tokens.
+  std::optional<SampleFigures> figures();
+  /// Where samples are judged whole: out [B] = the log-probabilities of their targets, on one of the ranks that have the samples;
+  /// on the others 0. Collective as evaluate().
+  void log_probabilities(const data::Batch& batch, std::span<double> out);
 
   /// From now on what a step does is told to `spans`, which outlives the engine: passes, the update and moves to a disk. Ops and
   /// communicators have observers of their own. `spans` keeps it in the engine's memory, for config().traced_steps steps; after
@@ -108,6 +114,11 @@ class Engine {
   void find_starts(const Mirror& to, const data::Batch& batch);
   void clear_losses();
   double loss_sum();
+  /// Nothing where losses are those of tokens.
+  std::optional<StepJudge::Judged> judged();
+  /// Whether this rank tells what samples that are judged whole come to.
+  bool tells_samples() const { return memory_.part.head && groups_.at().cp == 0; }
+  void evaluate_samples(const data::Batch& batch);
 
   /// What training and reading have in common, with their own way into and out of layers.
   model::Context context_of(parallel::Boundary& boundary, parallel::ContextAttention& attention, model::Sums& sums);
@@ -129,6 +140,7 @@ class Engine {
   parallel::DocumentSplit document_split_;
   std::vector<ops::Positions> parts_;  ///< ContextPlace::parts; empty: all micro-batches are divided alike
   PipelineRunner runner_;
+  std::optional<StepJudge> judge_;  ///< of samples that are judged whole
   std::vector<layout::Access> order_;
   std::vector<data::Batch> brought_;
   SpanLog* spans_ = nullptr;

@@ -12,6 +12,7 @@
 #include "parallel/offload/offload_memory.h"
 #include "parallel/parameter_store.h"
 #include "parallel/zero/gradients.h"
+#include "train/objective/objective.h"
 #include "train/optimizer/optimizer.h"
 
 namespace lockstep::train {
@@ -41,6 +42,7 @@ struct TrainedModel {
   /// The token that ends a document, where samples are several documents that do not see each other; none: each is one.
   std::optional<std::int32_t> document_end = {};
   std::uint64_t seed = 1337;
+  ObjectiveSettings objective = {};
 };
 
 /// How ranks divide it.
@@ -84,8 +86,10 @@ struct PipelineSeconds {
 
 /// What one optimizer step says about itself.
 struct StepResult {
-  double loss = 0;           ///< global: sum of token losses over the global number of targets; 0 without any
-  std::int64_t targets = 1;  ///< that number; 0: all were masked and the update was left out
+  double loss = 0;  ///< global: sum of token losses over the global number of targets; 0 without any
+  std::int64_t targets =
+      1;  ///< that number; 0: all were masked and the update was left out. Of samples that are judged whole: groups
+  std::optional<SampleFigures> figures;  ///< of these; sums of this rank
   double gradient_norm = 0;
   bool finite = true;  ///< false: the gradient was not finite and the update was left out
   double forward_seconds = 0, backward_seconds = 0, update_seconds = 0;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "layout/rounds.h"
+#include "train/report/metrics.h"
 
 namespace lockstep::train {
 
@@ -40,11 +41,16 @@ std::optional<Evaluation> evaluate(Engine& engine, data::WindowSource& windows, 
   const layout::Rounds rounds{batches, group.size()};
   // A batch's loss and tokens, 0 on the ranks that did not run it: added over ranks, then in the order of batches.
   std::vector<double> losses(static_cast<std::size_t>(batches)), tokens(losses.size());
+  Evaluation result;
   for (std::int64_t round = 0; round < rounds.count(); ++round) {
     if (given_up()) return std::nullopt;
     const auto [i, counts] = rounds.turn(round, group.rank());
     const data::Batch& batch = windows.read(i);
     const double loss = engine.evaluate(batch);
+    if (const auto figures = engine.figures()) {
+      if (!result.figures) result.figures = SampleFigures{.names = figures->names};
+      for (std::size_t f = 0; counts && f < figures->values.size(); ++f) result.figures->values[f] += figures->values[f];
+    }
     if (!counts) continue;
     losses[static_cast<std::size_t>(i)] = loss;
     tokens[static_cast<std::size_t>(i)] = static_cast<double>(batch.target_count);
@@ -56,10 +62,10 @@ std::optional<Evaluation> evaluate(Engine& engine, data::WindowSource& windows, 
   add(losses, groups.replicas());
   add(losses, groups.pipeline());  // the ranks without a head have none
   const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
-  Evaluation result;
   result.tokens = static_cast<std::int64_t>(std::accumulate(tokens.begin(), tokens.end(), 0.0));
   demand_targets(result.tokens, windows.file(), "evaluate more windows (train.eval_iters) or longer ones (model.block_size)");
   result.loss = sum / static_cast<double>(result.tokens);
+  if (result.figures) gather(*result.figures, static_cast<double>(result.tokens), groups);
   return result;
 }
 

@@ -12,8 +12,9 @@
 namespace lockstep::train {
 
 struct Evaluation {
-  double loss = 0;  ///< sum of token losses over their number
-  std::int64_t tokens = 0;
+  double loss = 0;                            ///< sum of token losses over their number
+  std::int64_t tokens = 0;                    ///< or groups of samples
+  std::optional<SampleFigures> figures = {};  ///< means of these
 };
 
 /// Throws UserError with `remedy` when an evaluation on `file` counted no target: its loss mask left none.

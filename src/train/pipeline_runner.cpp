@@ -11,6 +11,10 @@ using Kind = layout::Action::Kind;
 
 namespace {
 
+model::JudgedSamples judged_by(model::SampleJudge* judge, int microbatch) {
+  return judge != nullptr ? judge->of(microbatch) : model::JudgedSamples{};
+}
+
 std::array<std::int64_t, 3> numbers_of(const layout::Action& action) { return {action.microbatch.value, action.chunk}; }
 
 }  // namespace
@@ -122,7 +126,8 @@ void PipelineRunner::forward(const layout::Action& action, const model::Pass& pa
   const ScopedSpan span(spans_, SpanKind::pass, "head and loss", numbers_of(action));
   const Tensor losses =
       objective.losses.flat(std::int64_t{action.microbatch.value} * objective.losses_each, objective.losses_each);
-  stage.loss(pass, action.microbatch, x, {batch.targets, losses, objective.scale}, d);
+  stage.loss(pass, action.microbatch, x,
+             {batch.targets, losses, objective.scale, judged_by(objective.judge, action.microbatch.value)}, d);
 }
 
 void PipelineRunner::backward(const layout::Action& action, const model::Pass& pass, const data::Batch& batch) {
@@ -163,7 +168,7 @@ bool PipelineRunner::has(Kind kind, int chunk) const {
                              [&](const layout::Action& action) { return action.kind == kind && action.chunk == chunk; });
 }
 
-void PipelineRunner::evaluate(const data::Batch& batch, const Tensor& loss) {
+void PipelineRunner::evaluate(const data::Batch& batch, const Tensor& loss, model::SampleJudge* judge) {
   constexpr Microbatch only{0};
   const model::Pass pass = pass_of(batch, only);
   for (int c = 0; c < std::ssize(stages_); ++c) {
@@ -172,7 +177,7 @@ void PipelineRunner::evaluate(const data::Batch& batch, const Tensor& loss) {
     if (has(Kind::receive_input, c)) exchange({Kind::receive_input, only, c}, rows);
     const Tensor x = output(c, only, rows);
     stage.forward(pass, only, input({Kind::forward, only, c}, pass, batch), x);
-    if (stage.chunk().head) stage.evaluate(pass, x, {batch.targets, loss});
+    if (stage.chunk().head) stage.evaluate(pass, x, {batch.targets, loss, {}, judged_by(judge, only.value)});
     if (has(Kind::send_output, c)) exchange({Kind::send_output, only, c}, rows);
   }
   finish_messages();

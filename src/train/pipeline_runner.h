@@ -56,6 +56,7 @@ struct StepObjective {
   Tensor losses;
   Tensor scale;  ///< see model::Objective
   int losses_each = 1;
+  model::SampleJudge* judge = nullptr;  ///< null: losses are those of tokens
 };
 
 class PipelineRunner {
@@ -72,9 +73,10 @@ class PipelineRunner {
   /// One step. `batches[m]` is micro-batch m, its tokens and targets those of the rank's own positions; `step` addresses dropout
   /// masks.
   PassTimes run(std::span<const data::Batch> batches, std::int64_t step, const StepObjective& objective);
-  /// Adds the token losses of such a batch to `loss` [1] f64 where the head is; nothing is kept. Between steps. Chunks hand over
-  /// as they do in a step: collective over the ranks that have the model's chunks, each with the same batch.
-  void evaluate(const data::Batch& batch, const Tensor& loss);
+  /// Adds the token losses of such a batch to `loss` [1] f64 where the head is, or gives them to the `judge`; nothing is kept.
+  /// Between steps. Chunks hand over as they do in a step: collective over the ranks that have the model's chunks, each with the
+  /// same batch.
+  void evaluate(const data::Batch& batch, const Tensor& loss, model::SampleJudge* judge = nullptr);
 
  private:
   using Place = model::ModelMemory::Place;

@@ -152,7 +152,7 @@ bool Trainer::evaluate(double begun) {
     parts_.log.info(fmt::format("The evaluation of step {} was given up: a stop was asked for", state_.step));
     return false;
   }
-  losses_ = Losses{.step = state_.step, .train = train->loss, .validation = val->loss};
+  losses_ = Losses{.step = state_.step, .train = train->loss, .validation = val->loss, .figures = val->figures};
   state_.validation_loss = val->loss;
   evaluated_ = state_.step;
   const std::vector<std::optional<double>> losses{state_.best_validation_loss, val->loss};
@@ -243,6 +243,8 @@ void Trainer::tell_step(Metrics& metrics) {
   mfu_.put(metrics);
   // Ranks that do not wait for each other do not meet for a log line.
   if (!metrics.staleness) metrics.ranks = gather_times(metrics, parts_.engine.groups().all());
+  if (metrics.staleness) metrics.figures.reset();
+  if (metrics.figures) gather(*metrics.figures, static_cast<double>(metrics.targets), parts_.engine.groups());
   if (lead()) tell(&RunListener::logged, metrics);
 }
 

@@ -42,6 +42,7 @@ const std::vector<Context> kContexts{
     {3, {"train.backend=ps", "parallel.ps=async", "train.dtype=bf16"}},
     {1, {"kernels.attention=materialised", "optimizer.name=sgd", "optimizer.momentum=0", "train.dtype=bf16"}},
     {1, {"train.eval_only=true"}},
+    {1, {"train.objective=dpo", "data.order=partition"}},
     {1, {"model.position=rope", "model.rope_scaling=yarn", "model.window=8", "adapter.rank=4"}},
 };
 
@@ -72,6 +73,8 @@ const std::map<std::string_view, Words> kOthers{
     {"model.family", {"mistral"}},
     {"model.n_head", {"6"}},
     {"adapter.targets", {"attention"}},
+    {"train.tokens_per_step", {"36864"}},
+    {"dpo.label_smoothing", {"0.1"}},
     {"eval.tasks", {"/no/such/task.jsonl"}},
     {"adapter.init_from", {"/no/such/adapter"}},
     {"optimizer.rounding", {"stochastic"}},
@@ -113,6 +116,7 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
       model.gated, static_cast<int>(model.init), model.bias, model.qkv_bias, model.tied, model.dropout, model.norm_eps,
       model.qk_norm, model.post_norm, model.unit_offset, model.embedding_scale, model.attention_scale, model.attention_softcap,
       model.logit_softcap, model.window, model.family);
+  add(static_cast<int>(engine.objective.kind), engine.objective.beta, engine.objective.label_smoothing);
   add(model.adapter.rank, config.adapter.init_from.value_or(""), config.eval.tasks.value_or(""));
   if (model.adapter.used()) add(model.adapter.scale(), model.adapter.targets);
   if (model.window > 0) add(model.global_every);

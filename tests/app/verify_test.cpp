@@ -79,7 +79,7 @@ TEST(VerifyCommand, WritesJsonAndAPage) {
   const Json json = Json::parse(result.text);
   EXPECT_TRUE(json.at("holds").boolean());
   const Json::Array& layouts = json.at("layouts").array();
-  ASSERT_EQ(layouts.size(), 5U) << "of all models";
+  ASSERT_EQ(layouts.size(), 6U) << "of all models";
   EXPECT_EQ(layouts[1].at("model").string(), "llama");
   EXPECT_EQ(layouts[1].at("verdict").string(), "within tolerance");
   EXPECT_EQ(layouts[1].at("against").string(), "dp=1,gas=4");

@@ -70,8 +70,6 @@ TEST(Chats, AMixtureIsRefusedWithTheLine) {
   EXPECT_TRUE(contains(chats.refused(chat_line(one_answer) + "{\"messages\": 3}\n"), "line 2: \"messages\" is a number"));
   chats.options.chats.chat_template.clear();
   EXPECT_TRUE(contains(chats.refused("{\"text\": \"a\"}\n" + alpaca), "line 2: this is of the form Alpaca"));
-  EXPECT_TRUE(contains(chats.refused("{\"prompt\": \"\", \"chosen\": \"\", \"rejected\": \"\"}\n"),
-                       "has preferences (prompt, chosen, rejected), and nothing is trained on pairs yet"));
 }
 
 TEST(Chats, TrainOnSaysWhatIsTaught) {

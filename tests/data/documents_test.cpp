@@ -16,7 +16,7 @@ std::optional<Document> document_of(const std::string& line) {
   return object ? std::optional(plain_document(*object)) : std::nullopt;
 }
 DocumentMaker plain_documents() {
-  return [](const Json& object, ChatCounts&) { return plain_document(object); };
+  return [](const Json& object, ChatCounts&, std::vector<Document>& documents) { add(documents, plain_document(object)); };
 }
 
 TEST(Documents, ALineIsATextOrAPromptWithItsCompletion) {

@@ -62,6 +62,31 @@ TEST(Sampler, AnEpochVisitsEveryWindowOnce) {
   }
 }
 
+TEST(Sampler, WindowsThatBelongTogetherStayNeighboursInEveryEpoch) {
+  SamplerOptions pairs = options(Order::partition, 34 * 8 + 1, 8, 6);
+  pairs.together = 2;
+  auto references = std::make_shared<std::vector<double>>(34);
+  std::iota(references->begin(), references->end(), -100.0);
+  pairs.references = references;
+  for (const bool pad : {false, true}) {
+    pairs.pad_epochs = pad;
+    const Sampler sampler(pairs);
+    EXPECT_TRUE(sampler.grouped());
+    const std::int64_t samples = pad ? 36 : 30;
+    for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+      const std::vector<std::int64_t> offsets = draw(sampler, epoch * samples, samples);
+      for (std::size_t i = 0; i < offsets.size(); i += 2) {
+        EXPECT_EQ(offsets[i] % 16, 0) << i;
+        EXPECT_EQ(offsets[i + 1], offsets[i] + 8) << i;
+      }
+      EXPECT_EQ(std::set<std::int64_t>(offsets.begin(), offsets.end()).size(), pad ? 34U : 30U);
+    }
+    const Window window = sampler.window(5);
+    EXPECT_EQ(window.reference, -100.0 + static_cast<double>(window.begin / 8));
+  }
+  EXPECT_NE(draw(Sampler(pairs), 0, 36), draw(Sampler(pairs), 36, 36));
+}
+
 TEST(Sampler, EpochsAreWholeBatchesAndDisjoint) {
   const Sampler sampler(options(Order::partition, 103 * 8 + 1, 8, 10));
   EXPECT_EQ(sampler.windows(), 103);

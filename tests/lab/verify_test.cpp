@@ -106,6 +106,16 @@ TEST(Verify, ABucketThatIsAddedTwiceIsNamed) {
   expect_wrong(report_of("dp=2", with_fault(twice)), {"step 1, layer h.1", "gradient of transformer.h.1."});
 }
 
+// A pair's answers have tokens on every rank that divides them.
+TEST(Verify, APairThatIsJudgedByOneRanksTokensIsFound) {
+  const Fault alone = [](const comm::Operation& operation, int, comm::Communicator&) {
+    const bool samples = operation.kind == Collective::all_reduce && operation.dtype == DType::f64 && operation.count == 4;
+    return samples ? std::optional<comm::Request>(std::in_place) : std::nullopt;
+  };
+  EXPECT_EQ(reports_of(small_model("dpo"), {"cp=2"})[0].verdict, Verdict::within_tolerance);
+  EXPECT_EQ(reports_of(small_model("dpo"), {"cp=2"}, with_fault(alone))[0].verdict, Verdict::wrong);
+}
+
 TEST(Verify, AMeanInPlaceOfASumIsFound) {
   const Fault mean = [](const comm::Operation& operation, int, comm::Communicator& world) {
     const bool sum = operation.dtype == DType::f32 && operation.reduction == comm::Reduction::sum;

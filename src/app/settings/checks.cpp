@@ -170,6 +170,19 @@ void check_data(const RunConfig& config, std::vector<Problem>& problems) {
   }
 }
 
+void check_pairs(const RunConfig& config, std::vector<Problem>& problems) {
+  if (config.train.objective != train::Objective::dpo) return;
+  if (config.model.batch_size % 2 != 0) {
+    problems.push_back(
+        {fmt::format("model.batch_size = {}: with train.objective = dpo both samples of a pair are in a micro-batch",
+                     config.model.batch_size),
+         fmt::format("model.batch_size={}", config.model.batch_size + 1)});
+  }
+  if (config.data.io == DataIo::readers) {
+    problems.push_back({"data.io = readers: with train.objective = dpo each rank reads its pairs for itself", "data.io=files"});
+  }
+}
+
 }  // namespace
 
 std::vector<Problem> check(const RunConfig& config) {
@@ -204,6 +217,7 @@ std::vector<Problem> check(const RunConfig& config) {
                         "choose another name, or say where the run goes: log.dir=FOLDER"});
   }
   check_data(config, problems);
+  check_pairs(config, problems);
   check_rounding(config, problems);
   check_epochs(config, problems);
   check_offload(config, problems);

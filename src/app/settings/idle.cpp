@@ -29,6 +29,7 @@ bool has_momentum(const Facts& facts) { return method_of(facts)->describe().find
 bool has_no_moments(const Facts& facts) { return method_of(facts)->describe().find("beta1") == nullptr; }
 bool keeps_no_slots(const Facts& facts) { return method_of(facts)->slots().empty(); }
 
+bool no_pairs(const Facts& facts) { return facts.config.train.objective != train::Objective::dpo; }
 bool no_samples(const Facts& facts) { return facts.config.sample.tokens == 0; }
 bool one_pipeline_rank(const Facts& facts) { return facts.config.parallel.pp == 1; }
 bool servers(const Facts& facts) { return facts.config.train.backend == app::BackendKind::ps; }
@@ -85,6 +86,7 @@ std::vector<IdleRule> length_and_rate() {
         "train.max_skipped",
         "train.save_file",
         "train.global_batch",
+        "train.tokens_per_step",
         "model.dropout",
         "data.order",
         "data.epoch_end",
@@ -127,6 +129,10 @@ std::vector<IdleRule> length_and_rate() {
        [](const Facts& facts) { return facts.config.optimizer.schedule != train::LrSchedule::Kind::wsd; },
        "it is of optimizer.schedule=wsd alone"},
       {{"optimizer.lr_scaling"}, one_replica, "all ranks work on the same samples, so learning rates are multiplied by 1"},
+      {{"optimizer.gas"},
+       [](const Facts& facts) { return facts.config.train.tokens_per_step.has_value(); },
+       "train.tokens_per_step says how many micro-batches a step has"},
+      {{"dpo.beta", "dpo.label_smoothing"}, no_pairs, "it is of train.objective=dpo alone"},
       {{"train.global_batch"},
        [](const Facts& facts) { return !app::may_resume(facts.config); },
        "it is of a run that goes on (train.init_from=resume or auto)"},

@@ -114,6 +114,13 @@ std::vector<Key> train_keys() {
       train<&Train::global_batch>("train.global_batch", any, loose, "",
                                   "on resume: the checkpoint's samples a step (optimizer.gas follows), or these settings'",
                                   false),
+      train<&Train::objective>(
+          "train.objective", any, fixed, "",
+          "the loss of tokens; sft: the same, of text that says what is taught; dpo: of pairs of answers, of "
+          "which one is preferred",
+          false),
+      train<&Train::tokens_per_step>("train.tokens_per_step", positive, loose, "tokens",
+                                     "of all ranks; optimizer.gas follows. null: optimizer.gas says how many", false),
   };
 }
 
@@ -143,6 +150,14 @@ std::vector<Key> data_keys() {
       data<&Data::workers>("data.workers", Rule::between(0, 64), loose, "threads",
                            "of a rank that reads, each a step ahead of the one before; 0: a step is read when it begins", false),
   };
+}
+
+std::vector<Key> dpo_keys() {
+  return {key<&RunConfig::dpo, &RunConfig::Dpo::beta>(
+              "dpo.beta", Rule::above(0, kMany), learns, "",
+              "how dear it is to leave the reference, the weights that the run began with: lower is freer"),
+          key<&RunConfig::dpo, &RunConfig::Dpo::label_smoothing>("dpo.label_smoothing", Rule::below(0, 0.5), learns, "",
+                                                                 "share of pairs that are thought to be the wrong way round")};
 }
 
 std::vector<Key> eval_keys() {
@@ -284,6 +299,7 @@ std::span<const Group> groups() {
                                          {"model", "the network"},
                                          {"adapter", "low-rank matrices that are trained in its place"},
                                          {"data", "what it reads"},
+                                         {"dpo", "how answers are preferred, with train.objective=dpo"},
                                          {"eval", "how it is judged, beside its losses"},
                                          {"optimizer", "how it learns"},
                                          {"sample", "text written while training"},
@@ -301,8 +317,8 @@ std::span<const Key> keys() {
   static const std::vector<Key> all = [] {
     std::vector<Key> table;
     for (const auto& part :
-         {train_keys(), model_keys(), adapter_keys(), data_keys(), eval_keys(), optimizer_keys(), sample_keys(), parallel_keys(),
-          memory_keys(), comm_and_numerics_keys(), kernel_keys(), checkpoint_and_log_keys()}) {
+         {train_keys(), model_keys(), adapter_keys(), dpo_keys(), data_keys(), eval_keys(), optimizer_keys(), sample_keys(),
+          parallel_keys(), memory_keys(), comm_and_numerics_keys(), kernel_keys(), checkpoint_and_log_keys()}) {
       table.insert(table.end(), part.begin(), part.end());
     }
     return table;

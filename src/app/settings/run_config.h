@@ -21,6 +21,7 @@
 #include "ops/cpu/options.h"
 #include "train/engine_config.h"
 #include "train/lr_schedule.h"
+#include "train/objective/objective.h"
 #include "train/optimizer/optimizer.h"
 #include "train/report/metrics.h"
 
@@ -59,6 +60,8 @@ struct RunConfig {
     std::optional<double> peak_tflops;
     std::int64_t max_skipped = 10;
     GlobalBatch global_batch = GlobalBatch::keep;
+    train::Objective objective = train::Objective::lm;
+    std::optional<std::int64_t> tokens_per_step;  // null: optimizer.gas says it
     bool operator==(const Train&) const = default;
   };
   struct Model {
@@ -95,6 +98,10 @@ struct RunConfig {
     bool rank_stabilised = false;
     std::optional<std::string> init_from;
     bool operator==(const Adapter&) const = default;
+  };
+  struct Dpo {
+    double beta = 0.1, label_smoothing = 0;
+    bool operator==(const Dpo&) const = default;
   };
   struct Data {
     std::string dataset = "shakespeare_char";
@@ -197,6 +204,7 @@ struct RunConfig {
   Train train;
   Model model;
   Adapter adapter;
+  Dpo dpo;
   Eval eval;
   Data data;
   Optimizer optimizer;

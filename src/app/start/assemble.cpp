@@ -28,7 +28,8 @@ train::TrainedModel trained_model(const RunConfig& config, const TextFacts& text
           .samples = config.model.batch_size,
           .positions = config.model.block_size,
           .document_end = text.document_end,
-          .seed = seed_of(config)};
+          .seed = seed_of(config),
+          .objective = {.kind = config.train.objective, .beta = config.dpo.beta, .label_smoothing = config.dpo.label_smoothing}};
 }
 
 /// Declares everything that a rank which trains will have, and takes nothing. Collective over the ranks that train.

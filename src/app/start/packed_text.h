@@ -7,13 +7,14 @@
 
 #include "app/settings/run_config.h"
 #include "base/error.h"
+#include "data/corpus.h"
 #include "data/token_description.h"
 
 namespace lockstep::app {
 
 /// The settings with which a run reads such windows as they are, and documents do not see each other.
 std::vector<std::string> settings_for(const data::Packing& packing);
-/// Those that the run does not have.
-std::vector<Problem> check_packed(const RunConfig& config, const data::Packing& packing);
+/// Those that the run does not have, and what keeps train.objective from this text.
+std::vector<Problem> check_text(const RunConfig& config, const data::Corpus& corpus);
 
 }  // namespace lockstep::app

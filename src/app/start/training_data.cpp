@@ -14,7 +14,22 @@
 namespace lockstep::app {
 namespace {
 
-data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& file, const comm::Communicator& group) {
+using WindowNumbers = std::shared_ptr<std::vector<double>>;
+
+/// Samples that stay together.
+std::int64_t samples_together(const RunConfig& config) {
+  const auto loss = train::make_sample_loss({.kind = config.train.objective});
+  return loss ? loss->together() : 1;
+}
+
+/// Room for a number of each window.
+WindowNumbers window_numbers(const RunConfig& config, const data::TokenFile& file) {
+  if (samples_together(config) == 1) return nullptr;
+  return std::make_shared<std::vector<double>>(static_cast<std::size_t>((file.tokens() - 1) / config.model.block_size));
+}
+
+data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& file, const WindowNumbers& references,
+                               const comm::Communicator& group) {
   const int ranks = group.size();
   data::SamplerOptions options;
   options.order = order_of(config);
@@ -29,6 +44,8 @@ data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& f
     options.shards = ranks;
     options.name += data::shard_name(options.shard, options.shards);
   }
+  options.together = samples_together(config);
+  options.references = references;
   return data::Sampler(options);
 }
 
@@ -69,8 +86,9 @@ std::unique_ptr<comm::Communicator> reading_group(const RunConfig& config, comm:
 /// `sharers` read together; null: this rank for itself.
 std::unique_ptr<data::WindowSource> evaluation_windows(const RunConfig& config, const train::EngineConfig& settings,
                                                        const data::TokenFile& file, const std::string& split, bool packed,
-                                                       comm::Communicator* sharers) {
-  const data::Sampler sampler = data::evaluation_sampler(file, settings.positions, settings.seed, split, packed);
+                                                       const WindowNumbers& references, comm::Communicator* sharers) {
+  const data::EvaluationWindows windows{.packed = packed, .together = samples_together(config), .references = references};
+  const data::Sampler sampler = data::evaluation_sampler(file, settings.positions, settings.seed, split, windows);
   const std::int64_t samples = settings.samples, limit = config.train.eval_iters * samples;
   if (sharers == nullptr) return std::make_unique<data::WindowReader>(file, sampler, samples, settings.positions, limit);
   return std::make_unique<data::ScatteredWindows>(file, sampler, samples, settings.positions, limit, *sharers);
@@ -90,10 +108,13 @@ TrainingData::TrainingData(const RunConfig& config, const train::EngineConfig& s
                            const Session& session, comm::Communicator& group, Log& log)
     : own_(own_text(config, corpus.train, session, log)),
       text_(own_ ? *own_ : corpus.train),
-      sampler_(training_sampler(config, text_, group)),
+      references_{window_numbers(config, corpus.train), window_numbers(config, corpus.val)},
+      sampler_(training_sampler(config, text_, references_.train, group)),
       sharers_(reading_group(config, group)),
-      train_windows_(evaluation_windows(config, settings, corpus.train, "train", corpus.packing.has_value(), sharers_.get())),
-      val_windows_(evaluation_windows(config, settings, corpus.val, "val", corpus.packing.has_value(), sharers_.get())) {
+      train_windows_(evaluation_windows(config, settings, corpus.train, "train", corpus.packing.has_value(), references_.train,
+                                        sharers_.get())),
+      val_windows_(
+          evaluation_windows(config, settings, corpus.val, "val", corpus.packing.has_value(), references_.val, sharers_.get())) {
   const data::LoaderShape shape{.samples = settings.samples,
                                 .positions = settings.positions,
                                 .microbatches = settings.plan.microbatches,
@@ -116,7 +137,8 @@ std::int64_t TrainingData::bytes(const RunConfig& config, const train::EngineCon
                                  const comm::Communicator& group) {
   const std::int64_t gas = settings.plan.microbatches;
   const auto ids = [&](std::int64_t samples) {  // tokens and targets
-    return 2 * round_up(multiply(samples, settings.positions * 4), Arena::alignment);
+    const std::int64_t references = samples_together(config) > 1 ? round_up(samples * 8, Arena::alignment) : 0;
+    return 2 * round_up(multiply(samples, settings.positions * 4), Arena::alignment) + references;
   };
   const std::int64_t batch = ids(settings.samples), windows = 2 * batch;
   const std::int64_t steps = reader_threads(config, session) + 1;

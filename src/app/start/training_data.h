@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "app/settings/run_config.h"
 #include "app/start/session.h"
@@ -32,6 +33,12 @@ class TrainingData {
   /// What declare() will declare, of a text that may not be there yet.
   static std::int64_t bytes(const RunConfig& config, const train::EngineConfig& settings, const Session& session,
                             const comm::Communicator& group);
+  /// Where samples are pairs: of each window of the texts the log-probability of its targets by the reference, to be filled in
+  /// before the first batch. Null otherwise.
+  struct References {
+    std::shared_ptr<std::vector<double>> train, val;
+  };
+  const References& references() const { return references_; }
   /// Of this rank's text: shards may differ by a window.
   std::int64_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
   data::BatchSource& batches() { return *batches_; }
@@ -41,6 +48,7 @@ class TrainingData {
  private:
   std::optional<data::TokenFile> own_;  ///< empty: the corpus's
   const data::TokenFile& text_;
+  References references_;
   data::Sampler sampler_;
   std::unique_ptr<comm::Communicator> sharers_;  ///< of a reader; null: each rank reads for itself
   std::unique_ptr<data::BatchSource> batches_;

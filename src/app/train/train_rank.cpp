@@ -18,6 +18,7 @@
 #include "app/start/kept_batch.h"
 #include "app/start/memory_limit.h"
 #include "app/start/packed_text.h"
+#include "app/start/references.h"
 #include "app/start/resources.h"
 #include "app/start/roles.h"
 #include "app/start/run_start.h"
@@ -122,7 +123,7 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
     if (corpus.packing) text.document_end = corpus.packing->separator;
     if (!text.document_end) problems.push_back(no_document_end(config, corpus));
   }
-  if (corpus.packing) std::ranges::move(check_packed(config, *corpus.packing), std::back_inserter(problems));
+  std::ranges::move(check_text(config, corpus), std::back_inserter(problems));
   Json published = published_of(config, start, corpus.tokenizer.get(), session.world(), log);
   Json identity = identify_run(config, start, vocabulary, std::move(problems), session, log);
   auto traced = config.log.trace && !roles.serves() ? std::make_unique<train::OpSpans>() : nullptr;
@@ -310,7 +311,9 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   if (run.traced) engine.observe(run.traced->log());
   engine.match_ranks();
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
+  const Json references = bring_references(run.config, run.start, run.corpus, run.identity, text, engine, session, run.log);
   train::TrainerOptions options = trainer_options(run, steps);
+  if (!references.is_null()) options.run.set("references", references);
   had.peak_flops = options.peak_flops;
   if (session.lead()) record(run, had);
   train::Trainer trainer(std::move(options), {engine, text.batches(), text.train_windows(), text.val_windows(), sampler,

@@ -21,7 +21,9 @@ struct FormRow {
 };
 // In order: a row of preferences often has "messages", one of messages a "prompt", and one of Alpaca's a "text".
 constexpr std::array<FormRow, 6> forms = {{
-    {RowForm::preferences, "preferences (prompt, chosen, rejected)", "chosen", "rejected", false, ""},
+    {RowForm::preferences, "preferences (prompt, chosen, rejected)", "chosen", "rejected", false,
+     R"({"prompt": [{"role": "user", "content": "Hi"}], "chosen": [{"role": "assistant", "content": "Hello."}], )"
+     R"("rejected": [{"role": "assistant", "content": "Go."}]}, or texts in place of the lists)"},
     {RowForm::messages, "messages (role, content)", "messages", "messages", false,
      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]})"},
     {RowForm::share_gpt, "ShareGPT (conversations: from, value)", "conversations", "conversations", false,
@@ -177,6 +179,40 @@ RowForm form_of(const Json& object) {
     return first != nullptr && second != nullptr;
   };
   return std::ranges::find_if(forms, fits)->form;
+}
+
+AnswerPair answer_pair(const Json& object) {
+  const auto refuse = [](std::string message) {
+    throw UserError(std::move(message), fmt::format("a line is {}", row_of(RowForm::preferences).example));
+  };
+  const Json &chosen = object.at("chosen"), &rejected = object.at("rejected"), *prompt = object.find("prompt");
+  const auto with = [&](const Json& given, const Json& answer) {
+    Json row = object;
+    row.set("prompt", given);
+    row.set("completion", answer);
+    return row;
+  };
+  for (const auto& [name, answer] : {std::pair("chosen", &chosen), {"rejected", &rejected}}) {
+    if (!answer->is_string() && !answer->is_array())
+      refuse(fmt::format("\"{}\" is {}, no text and no list", name, kind_of(*answer)));
+    if (answer->is_string() != chosen.is_string()) refuse("\"chosen\" and \"rejected\" are a text and a list");
+  }
+  if (chosen.dump() == rejected.dump()) refuse("\"chosen\" and \"rejected\" are the same");
+  if (chosen.is_string()) {
+    if (prompt == nullptr || !prompt->is_string()) refuse("\"prompt\" is no text, as \"chosen\" and \"rejected\" are");
+    return {with(*prompt, chosen), with(*prompt, rejected), true};
+  }
+  if (prompt != nullptr && prompt->is_array()) return {with(*prompt, chosen), with(*prompt, rejected)};
+  const Json::Array &one = chosen.array(), &other = rejected.array();
+  std::size_t same = 0;
+  while (same < std::min(one.size(), other.size()) && one[same].dump() == other[same].dump()) ++same;
+  if (same == 0) refuse("\"chosen\" and \"rejected\" begin with different messages, and there is no list \"prompt\"");
+  if (same == std::min(one.size(), other.size())) refuse("one of \"chosen\" and \"rejected\" has no answer of its own");
+  const auto cut = [&](const Json::Array& all) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(same);
+    return with(Json::Array(all.begin(), begin), Json::Array(begin, all.end()));
+  };
+  return {cut(one), cut(other)};
 }
 
 ChatRow chat_row(const Json& object, RowForm form) { return RowReader(object, form).read(); }

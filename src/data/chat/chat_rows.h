@@ -25,12 +25,23 @@ std::string_view name_of(RowForm form);
 /// The form of a row. Its members are compared in a fixed order, because published rows often fit several forms.
 RowForm form_of(const Json& object);
 /// Whether a row says which of its messages are the completion.
-constexpr bool has_completion(RowForm form) { return form == RowForm::alpaca || form == RowForm::completion; }
+constexpr bool has_completion(RowForm form) {
+  return form == RowForm::alpaca || form == RowForm::completion || form == RowForm::preferences;
+}
 
 struct ChatRow {
   Conversation conversation;
   std::size_t prompt = 0;  ///< of a form with a completion: how many messages stand before it
 };
+
+/// Of a row of preferences a prompt with its chosen and its rejected answer, as rows of prompts with completions: of messages, or
+/// of texts. Where no list "prompt" stands beside messages, the prompt is what both begin with. Throws UserError, without a
+/// place.
+struct AnswerPair {
+  Json chosen, rejected;
+  bool plain = false;  ///< of texts
+};
+AnswerPair answer_pair(const Json& object);
 
 /// A row of any form but `plain` and `preferences`. Contents are texts: lists of text parts are joined. Variables are "tools",
 /// "documents" and the members of "chat_template_kwargs". Throws UserError, without a place, that names the member.

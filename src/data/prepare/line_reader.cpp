@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -12,17 +13,32 @@
 namespace lockstep::data {
 namespace {
 
-// The form of the first line that is an object.
-RowForm first_form(const TextPieces& pieces) {
+// The first line that is an object; or none.
+std::optional<Json> first_row(const TextPieces& pieces) {
   std::string buffer;
-  std::optional<RowForm> found;
+  std::optional<Json> found;
   DocumentLines lines;
-  const auto look = [&](const Json& object, ChatCounts&) -> std::optional<Document> {
-    if (!found) found = form_of(object);
-    return std::nullopt;
+  const auto look = [&](const Json& object, ChatCounts&, std::vector<Document>&) {
+    if (!found) found = object;
   };
   for (std::size_t i = 0; i < pieces.count() && !found; ++i) read_documents(pieces.read(i, buffer).text, look, lines);
-  return found.value_or(RowForm::plain);
+  return found;
+}
+
+void refuse_options_of_pairs(const PrepareOptions& options) {
+  const auto refuse_where = [&](bool given, const std::string& message, const char* remedy) {
+    if (given) throw UserError(fmt::format("{}: {}", options.input, message), remedy);
+  };
+  const ChatRules& rules = options.chats;
+  refuse_where(rules.length == 0, "it has pairs, and nothing says how long their windows are",
+               "give the most tokens of a conversation, which training has as model.block_size: --length 1024");
+  refuse_where(rules.train_on != TrainOn::automatic && rules.train_on != TrainOn::completion,
+               fmt::format("--train-on {}: pairs are compared by their answers", lockstep::word_of(rules.train_on)),
+               "leave --train-on out");
+  refuse_where(rules.too_long == TooLong::cut, "--too-long cut: an answer that is cut is not the one that was judged",
+               "leave such pairs out (--too-long drop)");
+  refuse_where(options.shards > 0, fmt::format("--shards {}: pairs are not cut into shards", options.shards),
+               "leave it out: all ranks draw from one file (data.shards=global)");
 }
 
 // Where a published tokenizer's chat template and special tokens are; empty: nowhere.
@@ -58,11 +74,14 @@ void refuse_options_of_chats(const PrepareOptions& options, bool documents) {
 
 LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& choice, const Tokenizer* tokenizer,
                        const TextPieces& pieces)
-    : options_(options), form_(first_form(pieces)) {
-  const ChatRules& rules = options.chats;
-  if (form_ == RowForm::preferences) {
-    throw UserError(fmt::format("{} has {}, and nothing is trained on pairs yet", options.input, name_of(form_)),
-                    "take the chosen answers only: write them as \"messages\", and leave \"chosen\" and \"rejected\" out");
+    : options_(options), form_(RowForm::plain) {
+  const std::optional<Json> first = first_row(pieces);
+  if (first) form_ = form_of(*first);
+  ChatRules rules = options.chats;
+  if (pairs()) {
+    refuse_options_of_pairs(options);
+    rules.packed = true;
+    if (!first->at("chosen").is_array()) return;
   }
   if (form_ == RowForm::plain) {
     refuse_options_of_chats(options, true);
@@ -72,25 +91,57 @@ LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& cho
     throw UserError(fmt::format("--length {}: a tokenizer that is trained on the text cannot count before", rules.length),
                     "train it first (--out FOLDER without --length), then take --tokenizer hf:FOLDER/tokenizer.json");
   }
-  teacher_.emplace(rules, form_, folder_of_tokenizer(choice), tokenizer);
+  teacher_.emplace(rules, pairs() ? RowForm::completion : form_, folder_of_tokenizer(choice), tokenizer);
 }
 
-std::optional<Document> LineReader::make(const Json& object, ChatCounts& counts) const {
+void LineReader::make(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const {
   if (const RowForm form = form_of(object); form != form_) {
     // A plain line that is none of the plain forms is told what it lacks.
     if (form == RowForm::plain) plain_document(object);
     throw UserError(fmt::format("this is of the form {}, and the first line of {}", name_of(form), name_of(form_)),
                     "prepare each form by itself, or write all lines in one");
   }
+  if (pairs()) return make_pair(object, counts, documents);
+  add(documents, document(object, counts));
+}
+
+std::optional<Document> LineReader::document(const Json& object, ChatCounts& counts) const {
   if (!teacher_) return plain_document(object);
   std::optional<ChatText> chat = teacher_->teach(object, counts);
   if (!chat) return std::nullopt;
   return Document{.prompt = {}, .text = std::move(chat->text), .taught = std::move(chat->taught)};
 }
 
+// Both documents or none.
+void LineReader::make_pair(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const {
+  const AnswerPair pair = answer_pair(object);
+  if (pair.plain == teacher_.has_value())
+    throw UserError(fmt::format("its answers are {}, and those of the first line {}", pair.plain ? "texts" : "messages",
+                                pair.plain ? "messages" : "texts"),
+                    "prepare each form by itself, or write all lines in one");
+  ChatCounts of_pair;
+  std::vector<Document> made;
+  for (const auto& [name, answer] : {std::pair("chosen", &pair.chosen), {"rejected", &pair.rejected}}) {
+    try {
+      std::optional<Document> one = document(*answer, of_pair);
+      if (one) made.push_back(std::move(*one));
+    } catch (const UserError& error) {
+      const Problem& problem = error.problems().front();
+      throw UserError(fmt::format("with \"{}\": {}", name, problem.message), problem.remedy);
+    }
+  }
+  if (of_pair.silent > 0) throw UserError("an answer of the pair teaches nothing", "give it a turn of the assistant");
+  const bool whole = made.size() == 2;
+  if (!whole) of_pair = {.dropped = 2};
+  counts += of_pair;
+  if (whole) std::ranges::move(made, std::back_inserter(documents));
+}
+
 std::string LineReader::found(bool prompts) const {
+  if (!teacher_ && pairs()) return fmt::format("{}, texts", name_of(form_));
   if (!teacher_) return prompts ? "prompts with completions" : "texts";
   const auto taught = std::ranges::find(taught_words, teacher_->train_on(), &decltype(taught_words)::value_type::first);
+  if (pairs()) return fmt::format("{}, written by {}; compared: the answers", name_of(form_), teacher_->template_name());
   return fmt::format("{}, written by {}; taught: {}", name_of(form_), teacher_->template_name(), taught->second);
 }
 

@@ -18,11 +18,13 @@ namespace lockstep::data {
 class LineReader {
  public:
   /// `tokenizer` is that of the choice; null: its vocabulary comes from the text. Both outlive this, as `options` does. Throws
-  /// UserError for options that the form does not allow, and for preferences.
+  /// UserError for options that the form does not allow.
   LineReader(const PrepareOptions& options, const TokenizerChoice& choice, const Tokenizer* tokenizer, const TextPieces& pieces);
 
   /// A DocumentMaker (text/documents.h).
-  std::optional<Document> make(const Json& object, ChatCounts& counts) const;
+  void make(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const;
+  /// Whether lines are pairs: each makes two documents, the chosen answer and the rejected one.
+  bool pairs() const { return form_ == RowForm::preferences; }
   /// Whether prompts are taught, too.
   bool teaches_prompts() const { return options_.chats.train_on == TrainOn::all; }
   /// Whether not all is taught. `prompts`: some document has one.
@@ -33,9 +35,12 @@ class LineReader {
   std::string told(const ChatCounts& counts) const;
 
  private:
+  std::optional<Document> document(const Json& object, ChatCounts& counts) const;
+  void make_pair(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const;
+
   const PrepareOptions& options_;
   RowForm form_;
-  std::optional<ChatTeacher> teacher_;  // of conversations
+  std::optional<ChatTeacher> teacher_;  // of conversations; none: texts
 };
 
 /// Throws UserError for options that say something of conversations only. `documents`: the text is documents, other ones.

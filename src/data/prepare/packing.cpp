@@ -42,6 +42,16 @@ std::vector<std::vector<std::int64_t>> pack_documents(std::span<const std::int64
   return windows;
 }
 
+namespace {
+
+std::vector<std::vector<std::int64_t>> one_in_each(std::size_t documents) {
+  std::vector<std::vector<std::int64_t>> windows(documents, {0});
+  for (std::size_t i = 0; i < documents; ++i) windows[i][0] = static_cast<std::int64_t>(i);
+  return windows;
+}
+
+}  // namespace
+
 void UsedIds::add(std::span<const std::int32_t> ids) {
   for (const std::int32_t id : ids) used_[static_cast<std::size_t>(id)] = true;
 }
@@ -71,7 +81,8 @@ std::string write_packed(const TokenFile& text, std::span<const std::int64_t> le
     pack(ids, text.format(), packed);
     writer.append(packed, std::ssize(ids), bytes, mask);
   };
-  const std::vector<std::vector<std::int64_t>> windows = pack_documents(lengths, packing.length);
+  const std::vector<std::vector<std::int64_t>> windows =
+      packing.pairs ? one_in_each(lengths.size()) : pack_documents(lengths, packing.length);
   for (const std::vector<std::int64_t>& window : windows) {
     ids.assign(length, packing.separator);
     mask.assign(length, 0);
@@ -97,9 +108,10 @@ std::string write_packed(const TokenFile& text, std::span<const std::int64_t> le
                      100 * static_cast<double>(text.tokens()) / static_cast<double>(std::ssize(windows) * packing.length));
 }
 
-Packer::Packer(const io::Path& folder, const TokenFormat& format, std::int64_t length)
+Packer::Packer(const io::Path& folder, const TokenFormat& format, std::int64_t length, bool pairs)
     : format_(format),
       length_(length),
+      pairs_(pairs),
       used_(format.vocabulary),
       train_{TokenWriter(folder / "documents-train.bin")},
       val_{TokenWriter(folder / "documents-val.bin")} {}
@@ -112,7 +124,7 @@ void Packer::note(const EncodedPart& train, const EncodedPart& val) {
 }
 
 Packing Packer::pack(TokenWriter& train, TokenWriter& val, std::FILE* facts) {
-  const Packing packing{length_, used_.unused()};
+  const Packing packing{length_, used_.unused(), pairs_};
   for (const auto& [name, from, to] : {std::tuple("train", &train_, &train), {"val", &val_, &val}}) {
     to->begin_mask();
     fmt::print(facts, "{}: {}\n", name,

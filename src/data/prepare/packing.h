@@ -32,9 +32,10 @@ class UsedIds {
   std::vector<bool> used_;
 };
 
-/// Writes the documents of `text`, of these lengths one behind the other, as packed windows. Between documents and behind the
-/// last of a window stands `packing.separator`, which is not taught, as a document's first token is not. Behind the last window
-/// stands one more. Returns what was done, for people. Throws UserError for a document that is longer than a window.
+/// Writes the documents of `text`, of these lengths one behind the other, as packed windows, or each in one where they are pairs.
+/// Between documents and behind the last of a window stands `packing.separator`, which is not taught, as a document's first token
+/// is not. Behind the last window stands one more. Returns what was done, for people. Throws UserError for a document that is
+/// longer than a window.
 std::string write_packed(const TokenFile& text, std::span<const std::int64_t> lengths, const Packing& packing,
                          std::int64_t text_bytes, TokenWriter& writer);
 
@@ -42,7 +43,7 @@ std::string write_packed(const TokenFile& text, std::span<const std::int64_t> le
 class Packer {
  public:
   /// Keeps them in files of `folder`.
-  Packer(const io::Path& folder, const TokenFormat& format, std::int64_t length);
+  Packer(const io::Path& folder, const TokenFormat& format, std::int64_t length, bool pairs);
   TokenWriter& train() { return train_.writer; }
   TokenWriter& val() { return val_.writer; }
   /// What comes next into each of them.
@@ -57,6 +58,7 @@ class Packer {
   };
   TokenFormat format_;
   std::int64_t length_;
+  bool pairs_;
   UsedIds used_;
   Part train_, val_;
 };

@@ -89,7 +89,7 @@ class Preparation {
     demand_space();
     TokenWriter train(staging_.path() / "train.bin"), val(staging_.path() / "val.bin");
     scan();
-    options_.pack ? tokenise_packed(train, val) : tokenise(train, val);
+    options_.pack || pairs() ? tokenise_packed(train, val) : tokenise(train, val);
     train.sync();
     val.sync();
     std::vector<std::unique_ptr<TokenWriter>> shards;
@@ -113,7 +113,7 @@ class Preparation {
 
  private:
   void tokenise_packed(TokenWriter& train, TokenWriter& val) {
-    packer_.emplace(staging_.path(), format_, options_.chats.length);
+    packer_.emplace(staging_.path(), format_, options_.chats.length, pairs());
     tokenise(packer_->train(), packer_->val());
     packing_ = packer_->pack(train, val, options_.facts);
   }
@@ -192,8 +192,7 @@ class Preparation {
   }
 
   void read_lines(Slot& slot) const {
-    const auto make = [&](const Json& object, ChatCounts& counts) { return reader_->make(object, counts); };
-    read_documents(slot.piece.text, make, slot.lines);
+    read_documents(slot.piece.text, [&](auto&... given) { reader_->make(given...); }, slot.lines);
   }
 
   // Returns the number of characters.
@@ -213,6 +212,7 @@ class Preparation {
   bool takes_characters() const { return by_characters_ || (tokenizer_ && tokenizer_->name() == "char"); }
   bool trains() const { return choice_.kind == TokenizerChoice::Kind::trained; }
   bool has_prompts() const { return std::ranges::any_of(slots_, &Slot::prompts); }
+  bool pairs() const { return reader_ && reader_->pairs(); }
   bool masks() const { return reader_ && reader_->masks(has_prompts()); }
 
   // Of a long text, pieces that are spread evenly: the words of all of it might not fit into memory.
@@ -235,10 +235,10 @@ class Preparation {
   }
 
   void check_text() const {
-    if (by_documents_ && all_.documents < 2) {
+    if (by_documents_ && all_.documents < (pairs() ? 4 : 2)) {
       throw UserError(fmt::format("{} has {} document{} that {} not empty", options_.input, all_.documents,
                                   all_.documents == 1 ? "" : "s", all_.documents == 1 ? "is" : "are"),
-                      all_.chats.dropped == 0 ? "give at least two: the last is for validation"
+                      all_.chats.dropped == 0 ? "give at least two, or two pairs: the last is for validation"
                                               : "take a larger --length: the others are too long for it");
     }
     constexpr const char* remedy = "give a text with at least two different characters";
@@ -327,8 +327,9 @@ class Preparation {
   bool encode_documents(Slot& slot, std::size_t item, Contents at, std::int64_t for_training) const {
     read_lines(slot);
     const Contents end{at.characters + contents_[item].characters, at.documents + contents_[item].documents};
-    for (const Document& document : slot.lines.documents) {
-      const bool trains = at.characters < for_training && at.documents + 1 < all_.documents;
+    for (bool trains = false; const Document& document : slot.lines.documents) {
+      if (!pairs() || at.documents % 2 == 0)
+        trains = at.characters < for_training && at.documents + (pairs() ? 2 : 1) < all_.documents;
       EncodedPart& part = trains ? slot.train : slot.val;
       const std::size_t begin = part.ids().size();
       part.add(*tokenizer_, document, reader_->teaches_prompts());
@@ -380,13 +381,12 @@ PrepareResult prepare(const PrepareOptions& options, Log& log) {
   if (source.files.empty()) source = spools.stream(rules);
   spools.unpack(source);
   if (source.format != TextFormat::jsonl) refuse_options_of_chats(options, false);
-  PrepareResult result;
   Preparation preparation(options, source, choice, std::move(tokenizer), staging);
-  result.description = preparation.run();
+  PrepareResult result{.description = preparation.run()};
   for (const std::string& name : preparation.marked()) {
     log.warning(fmt::format("{} begins with a byte order mark (U+FEFF), which is a character of the text", name));
   }
-  if (preparation.ends_inside() && !options.pack)
+  if (preparation.ends_inside() && !result.description.packing)
     log.warning("conversations have the token inside that ends documents; data.documents=true would part them there");
   if (const std::int64_t found = result.description.format.vocabulary; found < choice.vocabulary) {
     log.warning(fmt::format("the vocabulary has {} tokens, not {}: every word of the text is a token already",

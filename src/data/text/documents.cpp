@@ -49,6 +49,10 @@ Document plain_document(const Json& json) {
   return Document{.prompt = text_of(*prompt, "prompt"), .text = text_of(*completion, "completion")};
 }
 
+void add(std::vector<Document>& documents, std::optional<Document> document) {
+  if (document && !(document->prompt.empty() && document->text.empty())) documents.push_back(std::move(*document));
+}
+
 void read_documents(std::string_view piece, const DocumentMaker& make, DocumentLines& into) {
   into.documents.clear();
   into.bad.clear();
@@ -60,8 +64,7 @@ void read_documents(std::string_view piece, const DocumentMaker& make, DocumentL
     at = end + 1;
     try {
       const std::optional<Json> object = parse_line(line);
-      std::optional<Document> document = object ? make(*object, into.counts) : std::nullopt;
-      if (document && !(document->prompt.empty() && document->text.empty())) into.documents.push_back(std::move(*document));
+      if (object) make(*object, into.counts, into.documents);
     } catch (const UserError& error) {
       if (into.bad.size() < most_bad_lines) into.bad.push_back({into.lines, error.problems().front()});
     }

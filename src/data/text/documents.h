@@ -43,8 +43,11 @@ struct DocumentLines {
 /// How many bad lines are told at once.
 constexpr std::size_t most_bad_lines = 10;
 
-/// Makes a document of an object, or none. Throws UserError without a place.
-using DocumentMaker = std::function<std::optional<Document>(const Json& object, ChatCounts& counts)>;
+/// Adds a document, unless it is empty.
+void add(std::vector<Document>& documents, std::optional<Document> document);
+
+/// Makes an object's documents, behind those that are there. Throws UserError without a place.
+using DocumentMaker = std::function<void(const Json& object, ChatCounts& counts, std::vector<Document>& documents)>;
 /// All lines of `piece`, which has whole ones, into `into`.
 void read_documents(std::string_view piece, const DocumentMaker& make, DocumentLines& into);
 

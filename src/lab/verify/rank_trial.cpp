@@ -186,7 +186,8 @@ train::EngineConfig config_of(const VerifyModel& model, const Layout& layout) {
                               .grad_clip = model.grad_clip,
                               .samples = model.samples,
                               .positions = model.positions,
-                              .seed = model.seed};
+                              .seed = model.seed,
+                              .objective = model.objective};
   if (layout.documents) trained.document_end = VerifyBatches::document_end;
   const layout::ParallelPlan& plan = layout.plan;
   const auto tiers = {plan.optimizer.tier, plan.parameters.tier, plan.activations};

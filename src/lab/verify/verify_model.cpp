@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/math/elementary.h"
 #include "base/rng.h"
 
 namespace lockstep::lab {
@@ -77,12 +78,21 @@ VerifyModel lora() {
   return model;
 }
 
+/// Pairs of samples, of which one is preferred.
+VerifyModel dpo() {
+  VerifyModel model = llama();
+  model.name = "dpo";
+  model.samples = 4;
+  model.objective = {.kind = train::Objective::dpo, .beta = 0.1, .label_smoothing = 0.1};
+  return model;
+}
+
 struct NamedModel {
   std::string_view name;
   VerifyModel (*make)();
 };
-constexpr std::array<NamedModel, 5> models{
-    {{"gpt2", gpt2}, {"llama", llama}, {"qwen3", qwen3}, {"gemma3", gemma3}, {"lora", lora}}};
+constexpr std::array<NamedModel, 6> models{
+    {{"gpt2", gpt2}, {"llama", llama}, {"qwen3", qwen3}, {"gemma3", gemma3}, {"lora", lora}, {"dpo", dpo}}};
 
 }  // namespace
 
@@ -103,6 +113,7 @@ std::vector<std::string> verify_model_names() {
 VerifyBatches::VerifyBatches(const VerifyModel& model, const Place& place) {
   const std::int64_t positions = model.positions, rows = model.samples * positions;
   const CounterRng rng(model.seed, "verify.tokens");
+  const auto pairs = train::make_sample_loss(model.objective);
   const auto vocabulary = static_cast<std::uint64_t>(model.config.vocabulary);
   const std::int64_t first_sample = (place.step * place.all + place.first) * model.samples;
   for (std::int64_t sample = first_sample; sample < first_sample + place.count * model.samples; ++sample) {
@@ -115,6 +126,9 @@ VerifyBatches::VerifyBatches(const VerifyModel& model, const Place& place) {
       tokens_.push_back(token(position));
       targets_.push_back(position < prompt ? -1 : token(position + 1));
     }
+    const double noise = 0.02 * rng.uniform(static_cast<std::uint64_t>(sample), 1);
+    references_.push_back(-(0.99 + noise) * static_cast<double>(positions - prompt) *
+                          logarithm(static_cast<double>(model.config.vocabulary)));
   }
   for (std::int64_t m = 0; m < place.count; ++m) {
     data::Batch batch;
@@ -124,6 +138,10 @@ VerifyBatches::VerifyBatches(const VerifyModel& model, const Place& place) {
     batch.positions = positions;
     for (const std::int32_t target : elements<std::int32_t>(batch.targets)) batch.target_count += target >= 0 ? 1 : 0;
     batch.first_sample = static_cast<std::uint64_t>(first_sample + m * model.samples);
+    if (pairs) {
+      batch.references = view(std::span(references_), Shape{std::ssize(references_)}).flat(m * model.samples, model.samples);
+      batch.target_count = model.samples / pairs->together();
+    }
     batches_.push_back(batch);
   }
 }

@@ -12,6 +12,7 @@
 #include "arch/shard_rules.h"
 #include "data/batch.h"
 #include "parallel/parameter_store.h"
+#include "train/objective/objective.h"
 #include "train/optimizer/optimizer.h"
 
 namespace lockstep::lab {
@@ -25,6 +26,7 @@ struct VerifyModel {
   double learning_rate = 3e-3;
   std::int64_t samples = 2, positions = 72;  ///< of a micro-batch
   std::uint64_t seed = 1337;
+  train::ObjectiveSettings objective = {};
   double bf16_tolerance = 2e-2;  ///< of losses and gradients in bf16, where sums have another order
 
   /// What a layout may cut of it.
@@ -34,14 +36,14 @@ struct VerifyModel {
 /// "gpt2": biases, learned positions, a tied head, dropout, clipping. "llama": key/value heads shared by query heads, rotary
 /// positions, a gate, a head of its own. "qwen3": llama with norms of heads, a window in three of four layers, no rotation in
 /// every third, a tied head. "gemma3": qwen3 with norms behind branches, caps and two thetas. "lora": llama with adapters beside
-/// all matrices, which alone are trained. All have 8 blocks, and sums longer than the blocks of 256, 64 and 16 in which kernels
-/// add.
+/// all matrices, which alone are trained. "dpo": llama on pairs of samples, of which one is preferred. All have 8 blocks, and
+/// sums longer than the blocks of 256, 64 and 16 in which kernels add.
 VerifyModel verify_model(std::string_view name, DType type);
 std::vector<std::string> verify_model_names();
 
 /// Micro-batches [first, first + count) of a step of `all`, which own their memory. Samples are random tokens behind a prompt,
 /// each of another length, that is no target: so ranks have different numbers of targets. One token in twelve or so ends a
-/// document.
+/// document. References of pairs are near to what a model of random weights gives.
 class VerifyBatches {
  public:
   static constexpr std::int32_t document_end = 0;
@@ -58,6 +60,7 @@ class VerifyBatches {
 
  private:
   std::vector<std::int32_t> tokens_, targets_;
+  std::vector<double> references_;  // of pairs
   std::vector<data::Batch> batches_;
 };
 

@@ -62,6 +62,10 @@ void WholeSamples::add_up(ops::Ops& ops, const Tensor& x) {
   if (divided()) group_->moving(comm::Purpose::activations).all_reduce(x, comm::Reduction::sum).join(ops.stream());
 }
 
+void WholeSamples::add_parts(ops::Ops& ops, const Tensor& x) {
+  if (group_->size() > 1) group_->moving(comm::Purpose::activations).all_reduce(x, comm::Reduction::sum).join(ops.stream());
+}
+
 void WholeSamples::take_own(ops::Ops& ops, const Tensor& own, const Tensor& all, std::span<const ops::Positions> parts) const {
   rows(own.rows(), parts).for_runs(rank_, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
     ops.elementwise().cast(own.slice_rows(to, count), all.slice_rows(from, count));

@@ -33,6 +33,8 @@ class WholeSamples {
   void collect(ops::Ops& ops, const Tensor& x);
   /// x = the sum of every rank's x, f32.
   void add_up(ops::Ops& ops, const Tensor& x);
+  /// The same where samples are not brought together: of all ranks of connect(), each with its part of the samples.
+  void add_parts(ops::Ops& ops, const Tensor& x);
 
   /// own [R, n] = this rank's rows of all [R', n], of whichever of f32 and bf16 it is.
   void take_own(ops::Ops& ops, const Tensor& own, const Tensor& all, std::span<const ops::Positions> parts) const;

@@ -77,6 +77,7 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   if (!part.head) return;
   activation_arena_.declare(targets, "targets", Shape{model.shape().rows.judged * config.plan.microbatches}, DType::i32);
   workspace_arena_.declare(losses, "losses", Shape{std::int64_t{config.plan.microbatches} * sums->sample_ranges()}, DType::f64);
+  if (make_sample_loss(config.objective)) train::declare(workspace_arena_, judged, config.samples, config.plan.microbatches);
 }
 
 // Of the ranks with the same part of a unit each writes as much.

@@ -9,6 +9,7 @@
 #include "tensor/ledger.h"
 #include "train/memory/rank_part.h"
 #include "train/memory/updater_memory.h"
+#include "train/objective/step_judge.h"
 
 namespace lockstep::train {
 
@@ -37,6 +38,7 @@ class RankMemory {
   Mirror starts;           ///< [samples * positions * micro-batches] i32, of documents, where samples are several
   Mirror windows;          ///< the same where some layers see a window: where it begins
   Mirror losses;           ///< [micro-batches * sums->sample_ranges()] f64, where the head is: sums of token losses
+  JudgeMemory judged;      ///< where the head is and samples are judged whole
   Tensor drawn;            ///< f32, where start values are rounded; shares its bytes with temporaries
   Tensor pieces;           ///< HostPieces' buffer
   Tensor copies;           ///< of what is saved while the run goes on

@@ -17,6 +17,8 @@ std::string log_line(const Metrics& m) {
       m.step, m.loss, m.dt, m.dtf, m.dtb, m.sps, m.sps_per_gpu, m.tps, m.tps_per_gpu, m.mfu);
   if (m.train_loss) line += fmt::format(" train_loss={:.6f}", *m.train_loss);
   if (m.val_loss) line += fmt::format(" val_loss={:.6f}", *m.val_loss);
+  for (std::size_t i = 0; m.figures && i < m.figures->names.size(); ++i)
+    line += fmt::format(" {}={:.6f}", m.figures->names[i], m.figures->values[i]);
   if (m.staleness) line += fmt::format(" staleness={:.3f} staleness_max={}", m.staleness->mean, m.staleness->greatest);
   if (m.offload) {
     const auto bytes = [](std::int64_t count) { return static_cast<double>(count) / 1e9; };
@@ -57,7 +59,8 @@ void LogLines::step_done(const Metrics& m) {
 void LogLines::logged(const Metrics& m) { log_.info(log_line(m)); }
 
 void LogLines::evaluated(const Losses& losses, double /*begun*/) {
-  log_.info(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", losses.step, losses.train, losses.validation));
+  log_.info(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}{}", losses.step, losses.train, losses.validation,
+                        line_of(losses.figures)));
 }
 
 void LogLines::sampled(const std::optional<std::string>& text) {

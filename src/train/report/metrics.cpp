@@ -47,6 +47,14 @@ RankTimes gather_times(const Metrics& m, comm::Communicator& world) {
   return times;
 }
 
+void gather(SampleFigures& figures, double groups, const parallel::Groups& ranks) {
+  for (comm::Communicator* some : {&ranks.replicas(), &ranks.pipeline()})
+    some->host()
+        .all_reduce(view(std::span<double>(figures.values), Shape{std::ssize(figures.values)}), comm::Reduction::sum)
+        .wait();
+  for (double& value : figures.values) value /= std::max(groups, 1.0);
+}
+
 double RunningMfu::update(double dt) {
   const double now = 100.0 * flops_ / dt / peak_;
   value_ = value_ ? 0.9 * *value_ + 0.1 * now : now;

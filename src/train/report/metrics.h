@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "parallel/groups.h"
 #include "train/engine_config.h"
 
 namespace lockstep::train {
@@ -41,6 +42,8 @@ struct Metrics : StepResult {
 
 /// A step that took the clock `dt` seconds; without what the loop alone knows.
 Metrics measure(const Engine& engine, const StepResult& result, double dt);
+/// Sums of this rank's groups of samples become means over `groups` of all ranks. Collective over the ranks that train.
+void gather(SampleFigures& figures, double groups, const parallel::Groups& ranks);
 /// How the times of a step differ, each rank giving its own; nothing of one rank alone. Collective.
 RankTimes gather_times(const Metrics& metrics, comm::Communicator& world);
 
@@ -72,6 +75,7 @@ std::vector<std::pair<std::string, comm::Exchanged>> sent_by_purpose(const comm:
 struct Losses {
   std::int64_t step = 0;
   double train = 0, validation = 0;
+  std::optional<SampleFigures> figures = {};  ///< means, of validation
 };
 
 }  // namespace lockstep::train

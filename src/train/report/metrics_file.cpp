@@ -22,6 +22,10 @@ Json to_json(const comm::Traffic& traffic) {
   return purposes;
 }
 
+void put(Json& json, const std::optional<SampleFigures>& figures) {
+  for (std::size_t i = 0; figures && i < figures->names.size(); ++i) json.set(std::string(figures->names[i]), figures->values[i]);
+}
+
 }  // namespace
 
 Json to_json(const Metrics& m) {
@@ -42,6 +46,7 @@ Json to_json(const Metrics& m) {
                            {"update_seconds", m.update_seconds},
                            {"data_wait", m.data_wait},
                            {"exposed_seconds", m.exposed_seconds}};
+  put(json, m.figures);
   const comm::CollectiveSeconds by_kind = m.exchanged.waited();
   Json waited;
   for (std::size_t kind = 0; kind < by_kind.size(); ++kind) {
@@ -64,7 +69,9 @@ Json to_json(const Metrics& m) {
 }
 
 Json to_json(const Losses& losses) {
-  return Json::Object{{"eval", true}, {"step", losses.step}, {"train_loss", losses.train}, {"val_loss", losses.validation}};
+  Json json = Json::Object{{"eval", true}, {"step", losses.step}, {"train_loss", losses.train}, {"val_loss", losses.validation}};
+  put(json, losses.figures);
+  return json;
 }
 
 }  // namespace lockstep::train

@@ -92,6 +92,8 @@ std::vector<Scalar> scalars_of(const Metrics& m) {
     scalars.push_back({"exchange/" + purpose + "_waited", all.waited});
     scalars.push_back({"exchange/" + purpose + "_hidden", all.hidden});
   }
+  for (std::size_t i = 0; m.figures && i < m.figures->names.size(); ++i)
+    scalars.push_back({std::string(m.figures->names[i]), m.figures->values[i]});
   if (m.staleness) scalars.push_back({"optimizer/staleness", m.staleness->mean});
   return scalars;
 }
