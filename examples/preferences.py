@@ -15,7 +15,7 @@ import random
 import subprocess
 
 MARKS = {",": "a comma", ".": "a full stop", "?": "a question mark", "!": "an exclamation mark", ";": "a semicolon", ":": "a colon"}
-LENGTH = 160
+LENGTH = 128
 
 
 def short(mark):
@@ -56,7 +56,7 @@ def assistant(text):
 def make_data(folder, text):
     random_ = random.Random(1)
     lines = lines_of(text, random_)
-    held_out, rest = lines[:150], lines[150:]
+    held_out, rest = lines[:100], lines[100:]
     taught, compared = rest[: len(rest) * 2 // 3], rest[len(rest) * 2 // 3:]
     answers = [long if random_.random() < 0.6 else short for _ in taught]
     write_lines(folder / "chats.jsonl", [{"messages": [user(line), assistant(answer(line[-1]))]} for line, answer in zip(taught, answers)])
@@ -87,32 +87,31 @@ def main():
         subprocess.run(words, check=True)
 
     def steps(count):
-        return f"train.max_iters={max(2, round(count * options.scale))}"
+        count = max(2, round(count * options.scale))
+        return f"train.max_iters={count}", f"train.warmup_iters={count // 20}"
 
     def judge(model):
         run("eval", model, "--task", folder / "short.jsonl", "--task", folder / "long.jsonl")
 
     make_data(folder, options.text.read_text())
-    common = ("sample.tokens=0", "train.eval_iters=10", "train.eval_interval=100", "optimizer.schedule=cosine", "optimizer.min_lr=0",
-              f"model.block_size={LENGTH}", "train.log_interval=50")
+    common = ("sample.tokens=0", "train.eval_iters=4", "train.eval_interval=100", "optimizer.schedule=cosine", "optimizer.min_lr=0",
+              f"model.block_size={LENGTH}", "train.log_interval=10")
     run("prepare", options.text, "--tokenizer", "bpe:512", "--out", folder / "data/text")
-    run("train", folder / "data/text", f"log.dir={folder}/runs/base", "model.n_layer=4", "model.n_head=4", "model.n_embd=160",
-        "model.position=rope", "model.norm=rmsnorm", "model.activation=swiglu", "model.batch_size=12", "train.warmup_iters=20",
-        "optimizer.learning_rate=0.002", steps(500), *common)
+    run("train", folder / "data/text", f"log.dir={folder}/runs/base", "model.n_layer=4", "model.n_head=4", "model.n_embd=128",
+        "model.position=rope", "model.norm=rmsnorm", "model.activation=swiglu", "model.batch_size=12",
+        "optimizer.learning_rate=0.002", *steps(150), *common)
     run("convert", folder / "runs/base", folder / "models/base")
     judge(folder / "models/base")
 
     tokens = ("--tokenizer", f"hf:{folder}/models/base", "--chat-template", "chatml", "--length", LENGTH, "--too-long", "drop")
     run("prepare", folder / "chats.jsonl", *tokens, "--pack", "--out", folder / "data/chats")
     run("train", folder / "data/chats", f"train.init_from={folder}/runs/base", f"log.dir={folder}/runs/sft", "data.order=partition",
-        "data.documents=true", "train.objective=sft", "model.batch_size=12", "train.warmup_iters=20", "optimizer.learning_rate=0.002",
-        steps(500), *common)
+        "data.documents=true", "train.objective=sft", "model.batch_size=12", "optimizer.learning_rate=0.002", *steps(200), *common)
     judge(folder / "runs/sft")
 
     run("prepare", folder / "pairs.jsonl", *tokens, "--out", folder / "data/pairs")
     run("train", folder / "data/pairs", f"train.init_from={folder}/runs/sft", f"log.dir={folder}/runs/dpo", "data.order=partition",
-        "train.objective=dpo", "dpo.beta=0.1", "model.batch_size=16", "train.warmup_iters=5", "optimizer.learning_rate=0.00005",
-        steps(60), *common)
+        "train.objective=dpo", "dpo.beta=0.1", "model.batch_size=16", "optimizer.learning_rate=0.00005", *steps(40), *common)
     judge(folder / "runs/dpo")
 
 

@@ -21,7 +21,7 @@ Judged judge(const ObjectiveSettings& settings, const std::array<double, 2>& own
   return judged;
 }
 
-// Rafailov et al. 2023, equation 7, term by term; the smoothed loss is that of trl's DPOTrainer with loss_type="sigmoid".
+// Rafailov et al. 2023, equation 7, term by term; the smoothed loss is that of conservative DPO (Mitchell 2023).
 double loss_of(double beta, double smoothing, const std::array<double, 2>& own, const std::array<double, 2>& reference) {
   const double margin = beta * ((own[0] - reference[0]) - (own[1] - reference[1]));
   const auto log_sigmoid = [](double x) { return -std::log1p(std::exp(-x)); };
