@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "app/loaded_model.h"
 #include "app/published/published_files.h"
 #include "app/published/text_habits.h"
+#include "app/sampling_options.h"
 #include "base/terminal.h"
 #include "base/text/utf8.h"
 #include "io/file.h"
@@ -31,22 +30,12 @@ struct GenerateOptions {
   std::string prompt = "\n";
   std::int64_t samples = 1;
   std::int64_t tokens = 256;
-  // None: as the model's generation_config.json says, else the usual ones.
-  std::optional<double> temperature, top_p;
-  std::optional<std::int64_t> top_k;
+  SamplingOptions sampling;
   std::vector<std::string> stops;
-  std::int64_t seed = 1337;
   bool ignore_end = false;
 };
 
-/// What the help says of an option that a model's publisher may have a default for.
-template <class Value>
-std::string usual(Value value) {
-  return fmt::format(" [{}, unless generation_config.json has another]", value);
-}
-
 bool parse(const Arguments& arguments, GenerateOptions& options) {
-  const train::SampleOptions usual_sampling;
   CommandLine line(
       "generate",
       "Write text with a trained model. The text goes to standard output as it is written, everything else to standard error.");
@@ -58,13 +47,7 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.flag("--ignore-end", options.ignore_end,
             "go on where the model ends a text: at <|endoftext|> and the like, at the eos_token_id of config.json and "
             "generation_config.json, where documents ended that it was taught");
-  line.option("--temperature", options.temperature, "T",
-              fmt::format("0 takes the likeliest token every time{}", usual(usual_sampling.temperature)));
-  line.option("--top-k", options.top_k, "K",
-              fmt::format("draw from the K likeliest tokens; 0: from all{}", usual(usual_sampling.top_k)));
-  line.option("--top-p", options.top_p, "P",
-              fmt::format("draw from the likeliest tokens with this probability together{}", usual(usual_sampling.top_p)));
-  line.option("--seed", options.seed, "N", "the same seed writes the same texts", std::numeric_limits<std::int64_t>::max());
+  options.sampling.declare(line, "the same seed writes the same texts");
   line.undeclared(other_words(WordsOf::generate));
   line.daily({"--prompt", "--samples", "--tokens", "--stop", "--temperature", "--top-k", "--top-p", "--seed", "--ranks"});
   line.note(
@@ -78,15 +61,9 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   };
   require(options.samples >= 1, fmt::format("--samples {}: must be at least 1", options.samples), "--samples 1");
   require(options.tokens >= 1, fmt::format("--tokens {}: must be at least 1", options.tokens), "--tokens 256");
-  const double temperature = options.temperature.value_or(0), top_p = options.top_p.value_or(1);
-  require(temperature >= 0 && std::isfinite(temperature),
-          fmt::format("--temperature {}: must be a number of at least 0", temperature), "--temperature 0.8");
-  require(options.top_k.value_or(0) >= 0, fmt::format("--top-k {}: must not be negative", options.top_k.value_or(0)),
-          "--top-k 16");
-  require(top_p > 0 && top_p <= 1, fmt::format("--top-p {}: must be in (0, 1]", top_p), "--top-p 1");
   require(std::ranges::find(options.stops, "") == options.stops.end(),
           "--stop \"\": there is no text in it, so nothing would be written", "leave it out, or name the text that ends one");
-  require(options.seed >= 0, fmt::format("--seed {}: must not be negative", options.seed), "--seed 1337");
+  options.sampling.check(problems);
   options.from.read(problems);
   if (!problems.empty()) throw UserError(std::move(problems));
   return true;
@@ -101,30 +78,16 @@ void put(std::string_view text) {
   if (!say(stdout, text)) throw SystemError(fmt::format("the output cannot be written: {}", std::strerror(errno)));
 }
 
-/// What the user said, else what the model's publisher did, else the usual. Tells what is taken from the publisher, and what is
-/// not.
-train::SampleOptions sampling_of(const GenerateOptions& options, const arch::huggingface::Generation& published,
-                                 const data::Tokenizer& tokenizer, std::int64_t vocabulary, Log& log) {
-  train::SampleOptions sampling{.tokens = options.tokens, .seed = static_cast<std::uint64_t>(options.seed)};
+/// Tells what is taken from the model's publisher, and what is not.
+train::SampleOptions sampling_of(const GenerateOptions& options, const TextHabits& habits, Log& log) {
   std::vector<std::string> taken;
-  const auto choose = [&](auto& target, const auto& said, const auto& theirs, std::string_view name) {
-    if (!said && theirs) taken.push_back(fmt::format("--{} {}", name, *theirs));
-    target = said.value_or(theirs.value_or(target));
-  };
-  choose(sampling.temperature, options.temperature, published.temperature, "temperature");
-  if (sampling.temperature > 0) {
-    choose(sampling.top_k, options.top_k, published.top_k, "top-k");
-    choose(sampling.top_p, options.top_p, published.top_p, "top-p");
-  }
+  train::SampleOptions sampling = options.sampling.sampling(habits, taken);
+  sampling.tokens = options.tokens;
   if (!taken.empty())
     log.warning(fmt::format("{} says {}: taken, for the command does not", generation_file, fmt::join(taken, " ")));
-  if (!published.undone.empty())
+  if (!habits.generation.undone.empty())
     log.warning(fmt::format("{}: {}, which generate does not do: transformers writes other texts", generation_file,
-                            fmt::join(published.undone, ", ")));
-  sampling.never = data::missing_ids(tokenizer, vocabulary);
-  for (const std::int64_t id : published.suppressed) {
-    if (id >= 0 && id < vocabulary) sampling.never.push_back(static_cast<std::int32_t>(id));
-  }
+                            fmt::join(habits.generation.undone, ", ")));
   return sampling;
 }
 
@@ -151,7 +114,7 @@ void generate(const GenerateOptions& options, Session& session) {
   }
   const train::TextsRequest request{.texts = options.samples,
                                     .prompt = data::encode_prompt(*loaded.tokenizer, text, vocabulary, log),
-                                    .sampling = sampling_of(options, habits.generation, *loaded.tokenizer, vocabulary, log),
+                                    .sampling = sampling_of(options, habits, log),
                                     .ends = std::move(habits.ends),
                                     .stops = std::move(stops),
                                     .behind = options.samples > 1 ? "\n---------------\n" : "\n"};

@@ -138,7 +138,7 @@ TEST_F(Serve, StopTextsEndAText) {
 }
 
 TEST_F(Serve, ChatsByATemplate) {
-  start({"--chat-template", "zephyr", "--name", "tiny"});
+  start({"--chat-template", "chatml", "--name", "tiny"});
   const HttpClient::Answer lacking = ask("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}]})");
   EXPECT_EQ(lacking.status, 400) << lacking.body;  // the vocabulary has no "<|"
   EXPECT_NE(lacking.body.find("vocabulary lacks"), std::string::npos) << lacking.body;
@@ -245,8 +245,8 @@ TEST_F(Serve, ItsWordsAreChecked) {
   const Ended ended = run_into(
       STDOUT_FILENO, {"serve", (folder_ / "run").string(), "--port", "-1", "--texts", "0", "--context", "1", "--cache", "-5"});
   EXPECT_EQ(ended.code, kUserError);
-  for (const char* text :
-       {"--port -1: must be from 0", "--texts 0: must be at least 1", "--context 1: must be at least 2", "--cache -5: must hold"})
+  for (const char* text : {"--port -1: must be from 0", "--texts 0: must be at least 1", "--context 1: must be at least 2",
+                           "--cache -5: must be 0 or at least 64"})
     EXPECT_NE(ended.err.find(text), std::string::npos) << ended.err;
   io::replace_file(folder_ / "none", "\n");
   EXPECT_EQ(run_into(STDOUT_FILENO, {"serve", (folder_ / "run").string(), "--api-key-file", (folder_ / "none").string()}).code,

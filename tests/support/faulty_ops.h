@@ -31,6 +31,7 @@ class FaultyAttention final : public ops::Attention {
     return call;
   }
   void do_forward(const ops::AttentionForward& call) override { attention_.forward(changed(call)); }
+  void do_forward(const ops::CachedAttention& call) override { attention_.forward(call); }
   void do_backward(const ops::AttentionBackward& call) override { attention_.backward(changed(call)); }
   ops::Attention& attention_;
   const OpsFault& fault_;

@@ -35,7 +35,7 @@ std::vector<std::int64_t> ends_of(const Json& facts) { return ends_of(facts, gen
 TextHabits text_habits(const Json& run, const data::Tokenizer* tokenizer, std::int64_t vocabulary, Log& log) {
   const Json* published = member(run, published_key);
   const Json facts = published != nullptr ? *published : Json();
-  TextHabits habits{.ends = {}, .generation = generation_of(facts)};
+  TextHabits habits{.ends = {}, .never = {}, .generation = generation_of(facts)};
   const auto add = [&](std::int64_t id) {
     const auto token = static_cast<std::int32_t>(id);
     if (std::ranges::find(habits.ends, token) == habits.ends.end()) habits.ends.push_back(token);
@@ -51,6 +51,10 @@ TextHabits text_habits(const Json& run, const data::Tokenizer* tokenizer, std::i
   if (const Json* taught = member(run, document_end_key); taught != nullptr && taught->is_int()) add(taught->integer());
   if (tokenizer != nullptr) {
     if (const std::optional<std::int32_t> usual = tokenizer->end_of_text()) add(*usual);
+    habits.never = data::missing_ids(*tokenizer, vocabulary);
+  }
+  for (const std::int64_t id : habits.generation.suppressed) {
+    if (id >= 0 && id < vocabulary) habits.never.push_back(static_cast<std::int32_t>(id));
   }
   return habits;
 }

@@ -14,6 +14,7 @@ namespace lockstep::app {
 
 struct TextHabits {
   std::vector<std::int32_t> ends;            ///< each of them ends a text
+  std::vector<std::int32_t> never;           ///< ids that are not drawn: they are no tokens, or their publisher says so
   arch::huggingface::Generation generation;  ///< empty where there is no generation_config.json
 };
 

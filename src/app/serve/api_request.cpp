@@ -240,7 +240,7 @@ ApiRequest read_request(std::string_view body, Endpoint endpoint, const ServedMo
   const std::optional<std::int64_t> seed =
       members.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
   sampling.seed = seed ? static_cast<std::uint64_t>(*seed) : fresh_seed;
-  sampling.never = model.never;
+  sampling.never = model.habits.never;
   request.stops = stops_of(members);
   request.stops.insert(request.stops.end(), published.stops.begin(), published.stops.end());
   request.likely = likely_of(members, endpoint);

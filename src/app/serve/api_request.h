@@ -34,8 +34,7 @@ struct ServedModel {
   const data::Tokenizer* tokenizer = nullptr;
   const data::ChatTemplate* chat = nullptr;  ///< null: it has none
   TextHabits habits;
-  std::vector<std::int32_t> never;  ///< ids that are not drawn
-  std::int64_t most_choices = 1;    ///< of a request
+  std::int64_t most_choices = 1;  ///< of a request
 };
 
 enum class Endpoint : std::uint8_t { chat, completions };

@@ -2,17 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
-#include <limits>
 
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
 #include "app/cli/day.h"
+#include "app/sampling_options.h"
 #include "app/serve/text_engine.h"
 #include "base/terminal.h"
 #include "base/text/utf8.h"
@@ -26,9 +26,8 @@ struct ChatOptions {
   ModelOptions from;
   TextEngineOptions engine{.name = {}, .chat_template = {}};
   std::string system;
-  std::int64_t tokens = 1024, seed = 1337;
-  std::optional<double> temperature, top_p;
-  std::optional<std::int64_t> top_k;
+  SamplingOptions sampling;
+  std::int64_t tokens = 1024;
 };
 
 constexpr const char* commands =
@@ -46,14 +45,7 @@ bool parse(const Arguments& arguments, ChatOptions& options) {
               "a file, a folder, or one of chatml, llama3, zephyr; else the model's own");
   line.option("--context", options.engine.context, "N", "tokens of the whole conversation, at most; no more than the model's");
   line.option("--tokens", options.tokens, "N", "at most so many tokens an answer");
-  line.option("--temperature", options.temperature, "T",
-              "0 takes the likeliest token every time [0.8, unless generation_config.json has another]");
-  line.option("--top-k", options.top_k, "K",
-              "draw from the K likeliest tokens; 0: from all [0, unless generation_config.json has another]");
-  line.option("--top-p", options.top_p, "P",
-              "draw from the likeliest tokens with this probability together [1, unless generation_config.json has another]");
-  line.option("--seed", options.seed, "N", "the same seed and messages give the same answers",
-              std::numeric_limits<std::int64_t>::max());
+  options.sampling.declare(line, "the same seed and messages give the same answers");
   line.daily({"--system", "--chat-template", "--tokens", "--temperature", "--adapter"});
   line.note(std::string("In the conversation:\n") + commands);
   line.note("example:\n  lockstep chat models/qwen --system \"Answer in one sentence.\"");
@@ -62,15 +54,9 @@ bool parse(const Arguments& arguments, ChatOptions& options) {
   const auto require = [&](bool holds, std::string message, std::string remedy) {
     if (!holds) problems.push_back({std::move(message), std::move(remedy)});
   };
-  const double temperature = options.temperature.value_or(0), top_p = options.top_p.value_or(1);
   require(options.engine.context >= 2, fmt::format("--context {}: must be at least 2", options.engine.context), "--context 4096");
   require(options.tokens >= 1, fmt::format("--tokens {}: must be at least 1", options.tokens), "--tokens 1024");
-  require(temperature >= 0 && std::isfinite(temperature),
-          fmt::format("--temperature {}: must be a number of at least 0", temperature), "--temperature 0.8");
-  require(options.top_k.value_or(0) >= 0, fmt::format("--top-k {}: must not be negative", options.top_k.value_or(0)),
-          "--top-k 16");
-  require(top_p > 0 && top_p <= 1, fmt::format("--top-p {}: must be in (0, 1]", top_p), "--top-p 1");
-  require(options.seed >= 0, fmt::format("--seed {}: must not be negative", options.seed), "--seed 1337");
+  options.sampling.check(problems);
   options.from.read(problems);
   require(options.from.layout.ranks_to_start() == 1, "chat has one rank, whose threads share the work",
           "leave out --ranks and --layout; --threads N says how many threads");
@@ -213,18 +199,12 @@ class Chat {
       throw ApiError(400, fmt::format("the conversation has {} tokens, and may have {} with its answer: /system begins again",
                                       prompt.size(), model.longest));
     }
-    const auto& published = model.habits.generation;
-    const train::SampleOptions usual;
-    const train::SampleOptions sampling{
-        .tokens = std::min(options_.tokens, model.longest - std::ssize(prompt)),
-        .temperature = options_.temperature.value_or(published.temperature.value_or(usual.temperature)),
-        .top_k = options_.top_k.value_or(published.top_k.value_or(0)),
-        .top_p = options_.top_p.value_or(published.top_p.value_or(1)),
-        .seed = static_cast<std::uint64_t>(options_.seed),
-        .number = tries_,
-        .never = model.never};
+    std::vector<std::string> taken;
+    train::SampleOptions sampling = options_.sampling.sampling(model.habits, taken);
+    sampling.tokens = std::min(options_.tokens, model.longest - std::ssize(prompt));
+    sampling.number = tries_;
     const std::int64_t place = engine_.batch().begin({.prompt = prompt, .sampling = sampling}).value();
-    train::StopTexts stop(published.stops);
+    train::StopTexts stop(model.habits.generation.stops);
     std::string text;
     const auto show = [&](std::string_view piece) {
       put(piece);

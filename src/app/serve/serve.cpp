@@ -60,9 +60,8 @@ bool parse(const Arguments& arguments, ServeOptions& options) {
   require(options.engine.context >= 2,
           fmt::format("--context {}: must be at least 2: a token of a prompt and one of its answer", options.engine.context),
           "--context 4096");
-  require(options.engine.cache == 0 || options.engine.cache >= options.engine.context,
-          fmt::format("--cache {}: must hold a text of --context {} tokens", options.engine.cache, options.engine.context),
-          fmt::format("--cache {}", options.engine.context));
+  require(options.engine.cache == 0 || options.engine.cache >= ops::page_keys,
+          fmt::format("--cache {}: must be 0 or at least {}, a page", options.engine.cache, ops::page_keys), "--cache 0");
   options.from.read(problems);
   require(options.from.layout.ranks_to_start() == 1, "serve has one rank, whose threads share the work",
           "leave out --ranks and --layout; --threads N says how many threads");

@@ -58,11 +58,7 @@ TextEngine::TextEngine(const ModelOptions& from, const TextEngineOptions& option
             .tokenizer = loaded_.tokenizer.get(),
             .chat = chat_ ? &*chat_ : nullptr,
             .habits = text_habits(loaded_.manifest.run, loaded_.tokenizer.get(), config.vocabulary, log),
-            .never = data::missing_ids(*loaded_.tokenizer, config.vocabulary),
             .most_choices = options.texts};
-  for (const std::int64_t id : model_.habits.generation.suppressed) {
-    if (id >= 0 && id < config.vocabulary) model_.never.push_back(static_cast<std::int32_t>(id));
-  }
 }
 
 }  // namespace lockstep::app

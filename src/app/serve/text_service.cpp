@@ -63,6 +63,12 @@ void TextService::close() {
   came_.notify_one();
 }
 
+void TextService::take_figures() {
+  figures_.pages = batch_.pages().size();
+  figures_.pages_free = batch_.pages().available();
+  figures_.prompt_tokens_saved = batch_.tokens_saved();
+}
+
 bool TextService::prepare_pass() {
   std::unique_lock lock(mutex_);
   for (std::size_t place = 0; place < at_.size(); ++place) {
@@ -84,14 +90,13 @@ bool TextService::prepare_pass() {
     }
   };
   begin_waiting();
+  take_figures();
   while (batch_.active() == 0) {
     if (closed_ && waiting_.empty()) return false;
     came_.wait(lock, [&] { return closed_ || !waiting_.empty(); });
     begin_waiting();
+    take_figures();
   }
-  figures_.pages = batch_.pages().size();
-  figures_.pages_free = batch_.pages().available();
-  figures_.prompt_tokens_saved = batch_.tokens_saved();
   return true;
 }
 

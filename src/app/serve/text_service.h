@@ -96,6 +96,7 @@ class TextService {
   /// Begins what has room and ends what was abandoned. Waits where there is nothing to do; false: there never will be.
   bool prepare_pass();
   void written(const train::WrittenToken& token);
+  void take_figures();
   /// Nobody is to wait for what will not come.
   void fail();
   train::TextBatch& batch_;

@@ -47,7 +47,7 @@ struct Writer {
   Writer(const VerifyModel& model, const ServingCase& of)
       : runtime(open_runtime({}, {.threads = of.threads})),
         stream(runtime->make_stream()),
-        ops(ops::make_ops(*runtime, *stream, {.isa = of.isa})),
+        ops(ops::make_ops(*runtime, *stream, {.cpu = {.isa = of.isa}})),
         world(comm::make_self()) {
     world->attach(*stream, runtime->team());
     groups = std::make_unique<parallel::Groups>(*world, layout::Mesh(layout::ParallelPlan{}));
@@ -137,6 +137,16 @@ std::vector<ServingCase> serving_cases() {
   return cases;
 }
 
+void compare(ServingReport& report, const std::vector<Tokens>& written, const std::vector<Tokens>& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ++report.texts;
+    report.tokens += std::ssize(written[i]);
+    if (written[i] == expected[i] || report.different++ > 0) continue;
+    report.first =
+        fmt::format("text {} from its token {} on", i, std::ranges::mismatch(written[i], expected[i]).in1 - written[i].begin());
+  }
+}
+
 std::vector<ServingReport> verify_serving(const std::vector<VerifyModel>& models, const std::vector<ServingCase>& cases,
                                           const std::function<void(const ServingReport&)>& told) {
   std::vector<ServingReport> reports;
@@ -147,15 +157,9 @@ std::vector<ServingReport> verify_serving(const std::vector<VerifyModel>& models
     const std::vector<Tokens> expected = each_alone(alone, wanted);
     for (const ServingCase& one : cases) {
       Writer writer(model, one);
-      ServingReport report{.model = model.name, .words = one.words, .texts = std::ssize(wanted), .first = {}};
+      ServingReport report{.model = model.name, .words = one.words, .first = {}};
       const std::vector<Tokens> written = side_by_side(writer, wanted, one.size, report.saved);
-      for (std::size_t i = 0; i < wanted.size(); ++i) {
-        report.tokens += std::ssize(written[i]);
-        if (written[i] == expected[i]) continue;
-        if (report.different++ == 0)
-          report.first = fmt::format("text {} from its token {} on", i,
-                                     std::ranges::mismatch(written[i], expected[i]).in1 - written[i].begin());
-      }
+      compare(report, written, expected);
       told(report);
       reports.push_back(std::move(report));
     }

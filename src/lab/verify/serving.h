@@ -31,6 +31,10 @@ struct ServingReport {
   std::string first;                              ///< of them: which, and where
 };
 
+/// Adds texts that were written to the report, beside those that were expected.
+void compare(ServingReport& report, const std::vector<std::vector<std::int32_t>>& written,
+             const std::vector<std::vector<std::int32_t>>& expected);
+
 /// Each model, with random weights, writes the same texts in every case, and first each of them alone. `told`: as they come.
 std::vector<ServingReport> verify_serving(const std::vector<VerifyModel>& models, const std::vector<ServingCase>& cases,
                                           const std::function<void(const ServingReport&)>& told);
