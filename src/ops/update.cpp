@@ -36,6 +36,16 @@ void check_random(const RandomRounding* random, std::int64_t count) {
   demand(count == 0 || random->global(count - 1) < std::int64_t{1} << 34, "random", "a parameter has fewer than 2^34 elements");
 }
 
+void check_momentum(const SgdTensors& tensors, float momentum, const StepScalars& scalars, const RandomRounding* random) {
+  const auto& [weights, publish, gradient, momentum_buffer, low] = tensors;
+  const std::int64_t count = check_range(tensors, scalars);
+  check_optional_dense(momentum_buffer, count, "momentum_buffer", storage_of(momentum_buffer, "momentum_buffer"));
+  check_random(random, count);
+  demand(momentum >= 0 && momentum < 1, "momentum", "it is in [0, 1)");
+  demand(!momentum_buffer == (momentum == 0), "momentum_buffer", "there is one where there is momentum");
+  check_device({&weights, &publish, &gradient, &momentum_buffer, &low, &scalars.values});
+}
+
 }  // namespace
 
 void Update::adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars, const RandomRounding* random) {
@@ -52,15 +62,30 @@ void Update::adamw(const AdamWTensors& tensors, const AdamW& rule, const StepSca
 }
 
 void Update::sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random) {
-  const auto& [weights, publish, gradient, momentum_buffer, low] = tensors;
-  const std::int64_t count = check_range(tensors, scalars);
-  check_optional_dense(momentum_buffer, count, "momentum_buffer", storage_of(momentum_buffer, "momentum_buffer"));
-  check_random(random, count);
-  demand(rule.momentum >= 0 && rule.momentum < 1, "sgd", "the momentum is in [0, 1)");
-  demand(!momentum_buffer == (rule.momentum == 0), "momentum_buffer", "there is one where there is momentum");
-  check_device({&weights, &publish, &gradient, &momentum_buffer, &low, &scalars.values});
+  check_momentum(tensors, rule.momentum, scalars, random);
   const OpScope running = scope("sgd");
   do_sgd(tensors, rule, scalars, random);
+}
+
+void Update::lars(const SgdTensors& tensors, const Lars& rule, const StepScalars& scalars, const RandomRounding* random) {
+  check_momentum(tensors, rule.momentum, scalars, random);
+  const OpScope running = scope("lars");
+  do_lars(tensors, rule, scalars, random);
+}
+
+void Update::direction(const DirectionTensors& tensors, float momentum, const StepScalars& scalars,
+                       const RandomRounding* random) {
+  const auto& [direction, gradient, momentum_buffer] = tensors;
+  const std::int64_t count = gradient.elements();
+  check_dense(gradient, count, "gradient");
+  check_dense(direction, count, "direction");
+  check_dense(momentum_buffer, count, "momentum_buffer", storage_of(momentum_buffer, "momentum_buffer"));
+  check_dense(scalars.values, StepScalars::count, "step scalars");
+  check_random(random, count);
+  demand(momentum >= 0 && momentum < 1, "direction", "the momentum is in [0, 1)");
+  check_device({&direction, &gradient, &momentum_buffer, &scalars.values});
+  const OpScope running = scope("direction");
+  do_direction(tensors, momentum, scalars, random);
 }
 
 }  // namespace lockstep::ops

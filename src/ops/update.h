@@ -6,6 +6,10 @@
 //   p -= lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps)
 // Stochastic gradient descent (torch.optim.SGD without dampening or Nesterov's rule; b = 0 before the first step):
 //   g' = clip * g + decay * p;  b = momentum * b + g';  p -= lr * b, or lr * g' where there is no b
+// LARS (You, Gitman & Ginsburg 2017, algorithm 1), on a range of one tensor, whose `trust` is a ratio of its norms:
+//   g' = clip * g + decay * p;  b = momentum * b + lr * trust * g';  p -= b, or lr * trust * g' where there is no b
+// Muon's direction (Jordan et al. 2024, as torch.optim.Muon writes it), before it is made orthogonal:
+//   g' = clip * g;  b = momentum * b + (1 - momentum) g';  d = (1 - momentum) g' + momentum * b
 
 #include <array>
 #include <cstdint>
@@ -24,6 +28,13 @@ struct AdamW {
 struct Sgd {
   float momentum = 0;
   float weight_decay = 0;
+  bool clips = true;  ///< false: the gradient is taken as it is
+};
+
+struct Lars {
+  float momentum = 0;
+  float weight_decay = 0;
+  float trust = 1;
 };
 
 /// Where stochastic rounding finds its random numbers: a bf16 value that is stored is rounded up with the probability of its
@@ -55,6 +66,11 @@ struct SgdTensors {
   Tensor low = {};
 };
 
+struct DirectionTensors {
+  Tensor direction, gradient;  ///< f32
+  Tensor momentum_buffer;      ///< f32 or bf16
+};
+
 class Update : public Family {
  public:
   explicit Update(OpObserver* observer) : Family("update", observer) {}
@@ -63,11 +79,20 @@ class Update : public Family {
   void adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars, const RandomRounding* random = nullptr);
   /// The same for stochastic gradient descent.
   void sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random = nullptr);
+  /// The same for LARS.
+  void lars(const SgdTensors& tensors, const Lars& rule, const StepScalars& scalars, const RandomRounding* random = nullptr);
+  /// The first half of Muon: the momentum, and the direction by it as it is stored. No weight changes. Where the step is not
+  /// finite nothing does.
+  void direction(const DirectionTensors& tensors, float momentum, const StepScalars& scalars,
+                 const RandomRounding* random = nullptr);
 
  private:
   virtual void do_adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars,
                         const RandomRounding* random) = 0;
   virtual void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random) = 0;
+  virtual void do_lars(const SgdTensors& tensors, const Lars& rule, const StepScalars& scalars, const RandomRounding* random) = 0;
+  virtual void do_direction(const DirectionTensors& tensors, float momentum, const StepScalars& scalars,
+                            const RandomRounding* random) = 0;
 };
 
 }  // namespace lockstep::ops

@@ -79,6 +79,48 @@ TEST_P(UpdateOf, SgdEqualsReference) {
   }
 }
 
+TEST_P(UpdateOf, LarsAndDirectionsEqualReference) {
+  const ops::RandomRounding random{
+      .key = CounterRng(5, "rounding.x").key(), .update = 7, .first = 1003, .columns = 37, .stride = 90};
+  for (const float momentum : {0.0F, 0.9F}) {
+    for (const std::int64_t count : {1, 17, 1025, 50000}) {
+      for (const ops::RandomRounding* rounding : {static_cast<const ops::RandomRounding*>(nullptr), &random}) {
+        // Where the exact value lies near a neighbour's threshold, either may be stored.
+        const double tolerance = GetParam() == DType::f32 ? 1e-6 : 1e-3;
+        compare_everywhere(
+            [&](ops::Ops& ops) {
+              State state(count, GetParam());
+              const Tensor buffer = momentum == 0 ? Tensor{} : state.exp_avg.tensor();
+              ops.update().lars({state.weights, state.weights, state.gradient, buffer},
+                                {.momentum = momentum, .weight_decay = 0.1F, .trust = 0.3F}, {scalars_of(1, 1e-2F, 0.5F)},
+                                rounding);
+              return Results{state.weights, state.exp_avg};
+            },
+            tolerance);
+        compare_everywhere(
+            [&](ops::Ops& ops) {
+              State state(count, GetParam());
+              HostTensor direction({count});
+              ops.update().direction({direction, state.gradient, state.exp_avg}, momentum, {scalars_of(1, 1e-2F, 0.5F)},
+                                     rounding);
+              return Results{direction, state.exp_avg};
+            },
+            tolerance);
+      }
+    }
+  }
+}
+
+// A gradient that is a direction already is not clipped again.
+TEST(Update, SgdMayLeaveItsGradientAsItIs) {
+  for (const auto& machine : machines()) {
+    State clipped(100), whole = clipped;
+    machine->ops->update().sgd({clipped.weights, {}, clipped.gradient, {}}, {.clips = false}, {scalars_of(1, 1e-2F, 0.5F)});
+    machine->ops->update().sgd({whole.weights, {}, whole.gradient, {}}, {}, {scalars_of(1, 1e-2F, 1)});
+    EXPECT_EQ(different_bits(clipped.weights.values(), whole.weights.values()), 0U);
+  }
+}
+
 // PyTorch 2's AdamW from zero moments with lr 0.01, betas (0.9, 0.95), eps 1e-8, weight decay 0.1: the first step is
 // p (1 - lr decay) - lr sign(g), to the relative size of eps.
 TEST(Update, FirstStepIsTheSignOfTheGradient) {
@@ -328,6 +370,10 @@ TEST(Update, BrokenRules) {
   EXPECT_THROW(update.sgd({x, {}, x, {}}, {}, scalars, &far), BrokenRule);
   EXPECT_THROW(update.sgd({x, {}, shorter, {}}, {}, scalars), BrokenRule);
   EXPECT_THROW(update.sgd({x, {}, x, shorter}, {.momentum = 0.5F}, scalars), BrokenRule);
+  EXPECT_THROW(update.lars({x, {}, x, {}}, {.momentum = 0.5F}, scalars), BrokenRule);
+  EXPECT_THROW(update.direction({x, x, shorter}, 0.5F, scalars), BrokenRule);
+  EXPECT_THROW(update.direction({shorter, x, x}, 0.5F, scalars), BrokenRule);
+  EXPECT_THROW(update.direction({x, x, x}, 1, scalars), BrokenRule);
   EXPECT_THROW(update.sgd({x, {}, x, x}, {.momentum = 0}, scalars), BrokenRule);
   EXPECT_THROW(update.sgd({x, {}, x, {}}, {.momentum = 0.5F}, scalars), BrokenRule);
   EXPECT_THROW(update.sgd({x, {}, x, x}, {.momentum = 1}, scalars), BrokenRule);

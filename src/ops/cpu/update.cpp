@@ -1,4 +1,4 @@
-// AdamW and stochastic gradient descent, each in one pass over weights, gradient and what the rule keeps.
+// AdamW, stochastic gradient descent, LARS and Muon's direction, each in one pass over weights, gradient and what the rule keeps.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/update.cpp"
@@ -197,18 +197,19 @@ void AdamWRange(const AdamWTensors& tensors, const float (&factors)[9], const Ra
   });
 }
 
-/// factors: clip, decay, momentum, lr. The step is taken with the buffer as it is stored.
+/// factors: clip, decay, momentum, what goes into the momentum, lr. The step is taken with the buffer as it is stored.
 template <class W, class M, class Rounding>
-HWY_FLATTEN void SgdRangeAs(const SgdTensors& tensors, const float (&factors)[4], const Part& part, Rounding& rounding) {
+HWY_FLATTEN void SgdRangeAs(const SgdTensors& tensors, const float (&factors)[5], const Part& part, Rounding& rounding) {
   const Weights<W> weights(tensors);
   M* buffer = tensors.momentum_buffer ? data_of<M>(tensors.momentum_buffer) : nullptr;
   const float* gradient = floats(tensors.gradient);
-  const Sixteen clip = Splat(factors[0]), decay = Splat(factors[1]), momentum = Splat(factors[2]), rate = Splat(factors[3]);
+  const Sixteen clip = Splat(factors[0]), decay = Splat(factors[1]), momentum = Splat(factors[2]), into = Splat(factors[3]),
+                rate = Splat(factors[4]);
   ForColumns(part.last - part.first, [&](std::int64_t column, auto group) HWY_ATTR {
     const std::int64_t j = part.first + column;
     rounding.Begin(column);
     const Sixteen before = weights.Load(group, j);
-    Sixteen step = MulAdd(decay, before, Mul(clip, group.Load(gradient + j)));
+    Sixteen step = Mul(into, MulAdd(decay, before, Mul(clip, group.Load(gradient + j))));
     if (buffer != nullptr) {
       step = rounding.First(MulAdd(momentum, group.Load(buffer + j), step));
       group.Store(step, buffer + j);
@@ -217,11 +218,42 @@ HWY_FLATTEN void SgdRangeAs(const SgdTensors& tensors, const float (&factors)[4]
   });
 }
 
-void SgdRange(const SgdTensors& tensors, const float (&factors)[4], const RandomRounding* random, std::int64_t first,
+void SgdRange(const SgdTensors& tensors, const float (&factors)[5], const RandomRounding* random, std::int64_t first,
               std::int64_t last) {
   const DType moments = tensors.momentum_buffer ? tensors.momentum_buffer.dtype : DType::f32;
   WithRounding(tensors, moments, random, first, [&](auto w, auto m, auto& rounding) HWY_ATTR {
     SgdRangeAs<decltype(w), decltype(m)>(tensors, factors, {first, last}, rounding);
+  });
+}
+
+/// factors: clip, momentum, 1 - momentum. The direction is that by the buffer as it is stored.
+template <class M, class Rounding>
+HWY_FLATTEN void DirectionRangeAs(const DirectionTensors& tensors, const float (&factors)[3], const Part& part,
+                                  Rounding& rounding) {
+  M* buffer = data_of<M>(tensors.momentum_buffer);
+  const float* gradient = floats(tensors.gradient);
+  float* direction = floats(tensors.direction);
+  const Sixteen clip = Splat(factors[0]), kept = Splat(factors[1]), fresh = Splat(factors[2]);
+  ForColumns(part.last - part.first, [&](std::int64_t column, auto group) HWY_ATTR {
+    const std::int64_t j = part.first + column;
+    rounding.Begin(column);
+    const Sixteen g = Mul(fresh, Mul(clip, group.Load(gradient + j)));
+    const Sixteen b = rounding.First(MulAdd(kept, group.Load(buffer + j), g));
+    group.Store(b, buffer + j);
+    group.Store(MulAdd(kept, b, g), direction + j);
+  });
+}
+
+void DirectionRange(const DirectionTensors& tensors, const float (&factors)[3], const RandomRounding* random, std::int64_t first,
+                    std::int64_t last) {
+  WithStorage(tensors.momentum_buffer.dtype, [&](auto m) HWY_ATTR {
+    using M = decltype(m);
+    if (random == nullptr) {
+      Nearest<float, M> nearest;
+      return DirectionRangeAs<M>(tensors, factors, {first, last}, nearest);
+    }
+    Random<float, M> by_numbers(*random, random->global(first));
+    DirectionRangeAs<M>(tensors, factors, {first, last}, by_numbers);
   });
 }
 
@@ -234,6 +266,7 @@ namespace {
 
 HWY_EXPORT(AdamWRange);
 HWY_EXPORT(SgdRange);
+HWY_EXPORT(DirectionRange);
 
 constexpr std::int64_t tile = 8192;
 
@@ -244,6 +277,7 @@ class CpuUpdate final : public Update {
     if (!between.empty()) passes_ = adamw_passes();
     adamw_ = &HWY_DYNAMIC_DISPATCH(AdamWRange);
     sgd_ = &HWY_DYNAMIC_DISPATCH(SgdRange);
+    direction_ = &HWY_DYNAMIC_DISPATCH(DirectionRange);
   }
 
  private:
@@ -283,10 +317,33 @@ class CpuUpdate final : public Update {
   void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random) override {
     const float* const given = floats(scalars.values);
     if (given[StepScalars::finite] == 0) return;
-    const float factors[4] = {given[StepScalars::clip_factor], rule.weight_decay, rule.momentum,
-                              given[StepScalars::learning_rate]};
+    with_momentum(tensors,
+                  {rule.clips ? given[StepScalars::clip_factor] : 1.0F, rule.weight_decay, rule.momentum, 1,
+                   given[StepScalars::learning_rate]},
+                  random);
+  }
+
+  void do_lars(const SgdTensors& tensors, const Lars& rule, const StepScalars& scalars, const RandomRounding* random) override {
+    const float* const given = floats(scalars.values);
+    if (given[StepScalars::finite] == 0) return;
+    with_momentum(
+        tensors,
+        {given[StepScalars::clip_factor], rule.weight_decay, rule.momentum, given[StepScalars::learning_rate] * rule.trust, 1},
+        random);
+  }
+
+  void with_momentum(const SgdTensors& tensors, const float (&factors)[5], const RandomRounding* random) {
     deal(tensors.gradient.elements(), random,
          [&](std::int64_t first, std::int64_t last) { sgd_(tensors, factors, random, first, last); });
+  }
+
+  void do_direction(const DirectionTensors& tensors, float momentum, const StepScalars& scalars,
+                    const RandomRounding* random) override {
+    const float* const given = floats(scalars.values);
+    if (given[StepScalars::finite] == 0) return;
+    const float factors[3] = {given[StepScalars::clip_factor], momentum, 1 - momentum};
+    deal(tensors.gradient.elements(), random,
+         [&](std::int64_t first, std::int64_t last) { direction_(tensors, factors, random, first, last); });
   }
 
   /// body(first, last) for all elements, in parts that are neighbours in their parameter where numbers are drawn.
@@ -308,6 +365,7 @@ class CpuUpdate final : public Update {
   std::span<const AdamWPassKernel> passes_{};  // empty: AdamW is one pass
   decltype(&HWY_STATIC_DISPATCH(AdamWRange)) adamw_;
   decltype(&HWY_STATIC_DISPATCH(SgdRange)) sgd_;
+  decltype(&HWY_STATIC_DISPATCH(DirectionRange)) direction_;
 };
 
 }  // namespace

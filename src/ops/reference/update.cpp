@@ -72,19 +72,53 @@ class UpdateReference final : public Update {
     }
   }
   void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random) override {
-    const Weights weights(tensors);
-    const Tensor& momentum_buffer = tensors.momentum_buffer;
     const Tensor& values = scalars.values;
     if (at(values, StepScalars::finite) == 0) return;
-    const double rate = at(values, StepScalars::learning_rate), clip = at(values, StepScalars::clip_factor);
+    with_momentum(tensors, random,
+                  {.clip = rule.clips ? at(values, StepScalars::clip_factor) : 1.0,
+                   .decay = rule.weight_decay,
+                   .momentum = rule.momentum,
+                   .into_momentum = 1,
+                   .rate = at(values, StepScalars::learning_rate)});
+  }
+  void do_lars(const SgdTensors& tensors, const Lars& rule, const StepScalars& scalars, const RandomRounding* random) override {
+    const Tensor& values = scalars.values;
+    if (at(values, StepScalars::finite) == 0) return;
+    const double rate = at(values, StepScalars::learning_rate);
+    with_momentum(tensors, random,
+                  {.clip = at(values, StepScalars::clip_factor),
+                   .decay = rule.weight_decay,
+                   .momentum = rule.momentum,
+                   .into_momentum = rate * rule.trust,
+                   .rate = 1});
+  }
+  void do_direction(const DirectionTensors& tensors, float momentum, const StepScalars& scalars,
+                    const RandomRounding* random) override {
+    const Tensor& values = scalars.values;
+    if (at(values, StepScalars::finite) == 0) return;
+    const double clip = at(values, StepScalars::clip_factor), kept = momentum;
     const Storing store(random);
     for (std::int64_t i = 0; i < tensors.gradient.elements(); ++i) {
-      double step = clip * at(tensors.gradient, i) + rule.weight_decay * weights[i];
+      const double g = clip * at(tensors.gradient, i);
+      store(tensors.momentum_buffer, i, kept * get(tensors.momentum_buffer, i) + (1 - kept) * g, 0);
+      put(tensors.direction, i, (1 - kept) * g + kept * get(tensors.momentum_buffer, i));
+    }
+  }
+
+  struct MomentumFactors {
+    double clip, decay, momentum, into_momentum, rate;
+  };
+  static void with_momentum(const SgdTensors& tensors, const RandomRounding* random, const MomentumFactors& factors) {
+    const Weights weights(tensors);
+    const Tensor& momentum_buffer = tensors.momentum_buffer;
+    const Storing store(random);
+    for (std::int64_t i = 0; i < tensors.gradient.elements(); ++i) {
+      double step = factors.into_momentum * (factors.clip * at(tensors.gradient, i) + factors.decay * weights[i]);
       if (momentum_buffer) {
-        store(momentum_buffer, i, rule.momentum * get(momentum_buffer, i) + step, 0);
+        store(momentum_buffer, i, factors.momentum * get(momentum_buffer, i) + step, 0);
         step = get(momentum_buffer, i);
       }
-      weights.set(i, weights[i] - rate * step, store);
+      weights.set(i, weights[i] - factors.rate * step, store);
     }
   }
 };
