@@ -88,6 +88,11 @@ layout::ShardRule shard_rule(const ModelConfig& config, Role role) {
   return {};
 }
 
+bool is_hidden_matrix(const layout::ParameterInfo& info) {
+  const auto role = static_cast<Role>(info.role);
+  return role == Role::qkv_weight || role == Role::attention_out_weight || role == Role::up_weight || role == Role::down_weight;
+}
+
 layout::ShardedDims sharded_dims(const ModelConfig& config, layout::TensorRank tensor) {
   layout::ShardedDims dims = whole_dims(config);
   const Range heads = held_pieces(query_heads(config), tensor), kv = held_pieces(kv_heads(config), tensor);

@@ -11,6 +11,9 @@
 
 namespace lockstep::arch {
 
+/// Whether it is a matrix between the layers of a block, neither the embedding's nor the head's, nor an adapter's.
+bool is_hidden_matrix(const layout::ParameterInfo& info);
+
 layout::ShardRule shard_rule(const ModelConfig& config, Role role);
 
 /// The sizes of a rank's share.

@@ -61,8 +61,9 @@ class TrainingState {
     bool weights = true;
     bool gradients = false;
     bool slots = false;
-    bool changes = false;  ///< of weights, published ones and slots that were asked for
-    bool halves = false;   ///< a master copy that is kept in halves may come as these
+    bool changes = false;      ///< of weights, published ones and slots that were asked for
+    bool halves = false;       ///< a master copy that is kept in halves may come as these
+    bool slots_alone = false;  ///< with changes: of slots, no weight changes
   };
   /// Calls body(const StateRange&) for every range of this rank, in the order of units and within a unit of elements. Visits with
   /// gradients come to the units that are trained alone; the others have no slots.

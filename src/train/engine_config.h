@@ -9,6 +9,7 @@
 #include "arch/parameters.h"
 #include "comm/operation.h"
 #include "layout/parallel_plan.h"
+#include "parallel/noise_scale.h"
 #include "parallel/offload/offload_memory.h"
 #include "parallel/parameter_store.h"
 #include "parallel/zero/gradients.h"
@@ -98,6 +99,7 @@ struct StepResult {
   std::optional<PipelineSeconds> pipeline;  ///< of this rank, where there is one
   double overlappable_seconds = 0;          ///< backward after the first gradient was complete, which reductions can hide behind
   std::optional<Staleness> staleness;       ///< where workers do not wait for each other
+  std::optional<parallel::GradientNoise> noise;   ///< where a step has several micro-batches (train/memory/updater_memory)
   std::optional<parallel::SpillTraffic> offload;  ///< of this rank, where something lies elsewhere
 };
 

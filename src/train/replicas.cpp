@@ -53,6 +53,16 @@ Replicas::Replicas(const UpdaterParts& parts, comm::Communicator& group)
       state_(make_state(parts, *gradients_, group)),
       norm_(make_norm(parts, *state_, group)) {
   optimizer_->address(parts.parameters.units(), parts.config.seed);
+  if (parts.memory.noise.any()) {
+    const layout::ParallelPlan& plan = parts.config.plan;
+    noise_.emplace(
+        parts.memory.noise, parts.groups.all(),
+        parallel::NoiseMeter::Sizes{
+            .microbatches = plan.dp * plan.microbatches, .first = plan.dp, .tied = arch::unit_map(parts.config.model).tied});
+  }
+  if (optimizer_->whole_tensors() == WholeTensorNeed::none) return;
+  ensure(of_plan(), "whole tensors are those of the plan's ranks");
+  optimizer_->connect(parts.memory.whole, parts.groups.all(), parts.parameters.units().size());
 }
 
 std::unique_ptr<parallel::GradientStore> Replicas::make_gradients() {
@@ -61,8 +71,14 @@ std::unique_ptr<parallel::GradientStore> Replicas::make_gradients() {
   const int microbatches = parts_.config.plan.microbatches;
   const parallel::GradientGroups groups{group_, tied_partner(parts_)};
   if (!gradients_leave()) {
-    return std::make_unique<parallel::ZeroGradients>(units, map, microbatches, parts_.memory.gradients, groups, parts_.ops,
-                                                     parts_.config.gradients);
+    auto gradients = std::make_unique<parallel::ZeroGradients>(units, map, microbatches, parts_.memory.gradients, groups,
+                                                               parts_.ops, parts_.config.gradients);
+    if (parts_.memory.noise.any()) {
+      gradients->watch_first([this](UnitIndex unit, const Tensor& gradient) {
+        noise_->add_first(parts_.ops, unit, parts_.parameters.units()[static_cast<std::size_t>(unit.value)], gradient);
+      });
+    }
+    return gradients;
   }
   const auto complete = [this](UnitIndex unit, const parallel::GradientStore::Shard& gradient) {
     norm_.add(parts_.ops, state_->of_gradient(unit, gradient));
@@ -85,6 +101,7 @@ std::int64_t Replicas::begin(std::int64_t /*step*/, std::int64_t targets) {
   targets_ = targets;
   comm::Communicator& samples = of_plan() ? parts_.groups.data() : group_;
   samples.host().all_reduce(view(std::span(&targets_, 1), Shape{1}), comm::Reduction::sum).wait();
+  if (noise_) noise_->begin();
   gradients().begin(parts_.config.plan.microbatches);
   return targets_;
 }
@@ -99,6 +116,7 @@ void Replicas::reduce(const Passed& passed, StepResult& result) {
   if (of_plan()) add_losses(parts_.groups.pipeline());  // the ranks without a head have none
   result.loss /= static_cast<double>(std::max<std::int64_t>(targets_, 1));
   result.gradient_norm = gradients_leave() ? norm_.sum(parts_.ops) : norm_(parts_.ops);
+  if (noise_) result.noise = noise_->measure(parts_.ops, *state_, targets_);
   result.exposed_seconds = gradients_->exposed_seconds();
   result.overlappable_seconds = gradients_->overlappable_seconds();
 }

@@ -4,6 +4,7 @@
 // to the same weights, or where state is cut (ZeRO) each to its part of them.
 
 #include <memory>
+#include <optional>
 
 #include "parallel/global_norm.h"
 #include "parallel/offload/offloaded_gradients.h"
@@ -53,6 +54,7 @@ class Replicas final : public Updater {
   std::unique_ptr<parallel::GradientStore> gradients_, completed_;
   std::unique_ptr<parallel::ResidentState> state_;
   parallel::GlobalNorm norm_;
+  std::optional<parallel::NoiseMeter> noise_;
   RunControl control_;
   std::int64_t targets_ = 0;
 };

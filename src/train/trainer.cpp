@@ -235,7 +235,9 @@ void Trainer::one_step() {
 
 void Trainer::tell_step(Metrics& metrics) {
   tell(&RunListener::step_done, metrics);
+  if (metrics.noise && metrics.finite) noise_ += *metrics.noise;
   if (!due(options_.log_interval)) return;
+  if (metrics.noise) metrics.noise = std::exchange(noise_, {});
   if (losses_) {
     metrics.train_loss = losses_->train;
     metrics.val_loss = losses_->validation;

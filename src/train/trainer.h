@@ -130,6 +130,7 @@ class Trainer {
   std::vector<std::int32_t> prompt_;  // of the samples; empty: none is written
   std::int64_t skipped_ = 0;          // steps in a row
   double last_end_ = 0, waited_ = 0;
+  parallel::GradientNoise noise_;  // since the last log line
 };
 
 }  // namespace lockstep::train

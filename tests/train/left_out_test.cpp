@@ -90,9 +90,11 @@ void expect_gaps_do_nothing(LayoutRun run) {
 }
 
 TEST(LeftOut, StepsDoNothingAtAnyLevelAndInAnyType) {
-  const std::array<OptimizerSettings, 3> methods{OptimizerSettings{},
+  const std::array<OptimizerSettings, 5> methods{OptimizerSettings{},
                                                  {.moments = DType::bf16, .rounding = Rounding::stochastic},
-                                                 {.name = "sgd", .momentum = 0.9F, .weight_decay = 0.1F}};
+                                                 {.name = "sgd", .momentum = 0.9F, .weight_decay = 0.1F},
+                                                 {.name = "lars", .momentum = 0.9F},
+                                                 {.name = "muon", .momentum = 0.9F}};
   for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters, support::bf16_alone}) {
     for (const OptimizerSettings& optimizer : methods) {
       for (const char* layout : {"dp=1,gas=2", "dp=3,gas=2,zero=1", "dp=2,gas=2,zero=3"})

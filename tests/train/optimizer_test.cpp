@@ -22,7 +22,7 @@ using support::Machine;
 OptimizerSettings sgd_with(float momentum) { return {.name = "sgd", .momentum = momentum, .weight_decay = 0.01F}; }
 
 TEST(Optimizer, TheTableNamesWhatCanBeMade) {
-  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"AdamW", "sgd"}));
+  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"AdamW", "sgd", "lars", "muon"}));
   for (const std::string& name : optimizer_names()) {
     const auto optimizer = make_optimizer({.name = name});
     EXPECT_EQ(optimizer->describe().at("name").string(), name);

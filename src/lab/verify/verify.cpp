@@ -181,6 +181,16 @@ class ModelProof {
   std::vector<LayoutReport> reports_;
 };
 
+std::vector<Problem> problems_of(const Layout& layout, const VerifyModel& model) {
+  std::vector<Problem> problems = check(layout, model.limits(), layout.plan.ranks());
+  if (layout.servers > 0 && train::make_optimizer(model.optimizer)->whole_tensors() != train::WholeTensorNeed::none) {
+    problems.push_back({fmt::format("layout {}: {} needs whole tensors, and parameter servers hold parts of them",
+                                    name_of(layout), model.optimizer.name),
+                        "leave ps out, or choose --optimizer AdamW or sgd"});
+  }
+  return problems;
+}
+
 }  // namespace
 
 std::string_view name_of(Verdict verdict) {
@@ -204,7 +214,7 @@ std::vector<Problem> check(const VerifyOptions& options) {
     }
     for (const VerifyModel& model : options.models) {
       if (options.as_possible) break;
-      for (Problem& problem : check(layout, model.limits(), layout.plan.ranks())) {
+      for (Problem& problem : problems_of(layout, model)) {
         const auto same = [&](const Problem& other) { return other.message == problem.message; };
         if (std::ranges::none_of(problems, same)) problems.push_back(std::move(problem));
       }
@@ -218,9 +228,8 @@ std::vector<LayoutReport> verify(const VerifyOptions& options, const std::functi
   std::vector<LayoutReport> all;
   for (const VerifyModel& model : options.models) {
     VerifyOptions possible = options;
-    std::erase_if(possible.layouts, [&](const Layout& layout) {
-      return options.as_possible && !check(layout, model.limits(), layout.plan.ranks()).empty();
-    });
+    std::erase_if(possible.layouts,
+                  [&](const Layout& layout) { return options.as_possible && !problems_of(layout, model).empty(); });
     std::vector<LayoutReport> reports = ModelProof(model, possible, told, parts).reports();
     std::ranges::move(reports, std::back_inserter(all));
   }

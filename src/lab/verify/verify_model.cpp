@@ -96,11 +96,13 @@ constexpr std::array<NamedModel, 6> models{
 
 }  // namespace
 
-VerifyModel verify_model(std::string_view name, DType type) {
+VerifyModel verify_model(std::string_view name, DType type, const std::string& optimizer) {
   const auto found = std::ranges::find(models, name, &NamedModel::name);
   ensure(found != models.end(), "a model is one of verify_model_names()");
   VerifyModel model = found->make();
   model.weights.type = type;
+  model.optimizer.name = optimizer;
+  model.optimizer.momentum = 0.9F;
   return model;
 }
 

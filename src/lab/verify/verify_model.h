@@ -38,7 +38,8 @@ struct VerifyModel {
 /// every third, a tied head. "gemma3": qwen3 with norms behind branches, caps and two thetas. "lora": llama with adapters beside
 /// all matrices, which alone are trained. "dpo": llama on pairs of samples, of which one is preferred. All have 8 blocks, and
 /// sums longer than the blocks of 256, 64 and 16 in which kernels add.
-VerifyModel verify_model(std::string_view name, DType type);
+/// `optimizer`: as optimizer.name has it.
+VerifyModel verify_model(std::string_view name, DType type, const std::string& optimizer = "AdamW");
 std::vector<std::string> verify_model_names();
 
 /// Micro-batches [first, first + count) of a step of `all`, which own their memory. Samples are random tokens behind a prompt,

@@ -179,6 +179,7 @@ void ZeroGradients::close(UnitIndex unit, Microbatch microbatch) {
   Entry& e = entry(unit);
   ensure(microbatch.value == e.closed && e.closed < e.opened, "what is closed was opened, and is closed in order");
   ++e.closed;
+  if (first_watch_ && microbatch.value == 0) first_watch_(unit, of_unit(e, buffer(e.bucket, 0)));
   if (!reduces_each_microbatch() && e.closed < microbatches_) return;
   if (first_ready_ == 0) first_ready_ = now_seconds();
   Bucket& bucket = buckets_[e.bucket];

@@ -5,6 +5,7 @@
 // rank needs its part of the sum alone (ZeRO), neighbours whose calls begin together.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -103,6 +104,10 @@ class ZeroGradients final : public GradientStore {
   void finish() override;
   Shard shard(UnitIndex unit) override;
 
+  /// From now on watch(unit, gradient) sees this rank's gradient of the first micro-batch of each unit, before it is reduced or
+  /// another one is added to it.
+  void watch_first(std::function<void(UnitIndex, const Tensor&)> watch) { first_watch_ = std::move(watch); }
+
   /// finish() that leaves a tied matrix's parts apart, for servers to reduce and add: its shard is H, tied_rows() is E [V,
   /// C] until the next begin().
   void finish_apart();
@@ -164,6 +169,7 @@ class ZeroGradients final : public GradientStore {
   const GradientMemory& memory_;
   int microbatches_;
   double exposed_seconds_ = 0, overlappable_seconds_ = 0;
+  std::function<void(UnitIndex, const Tensor&)> first_watch_;
   double first_ready_ = 0;  ///< now_seconds() of the step's first complete gradient; 0: there is none yet
 };
 

@@ -98,6 +98,7 @@ class ResidentState : public TrainingState {
   }
   /// Weights were changed by a visit.
   void changed(const Use& use) {
+    if (use.slots_alone) return;
     parameters_.updated(use.gradients ? ParameterStore::Changed::trained : ParameterStore::Changed::all);
   }
 

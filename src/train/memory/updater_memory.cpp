@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arch/shard_rules.h"
 #include "train/replicas.h"
 #include "train/server/worker_side.h"
 
@@ -11,6 +12,44 @@ namespace {
 UpdaterNeeds needs_of(const EngineConfig& config, const RankPart& part) {
   const bool lead = layout::Mesh(config.plan).rank(part.at) == 0;
   return config.servers ? worker_needs(config.servers->mode, lead) : replicas_needs(config.plan);
+}
+
+layout::MatrixPlan hidden_matrices(const EngineConfig& config, const RankPart& part) {
+  const std::vector<arch::UnitSpec> table = arch::unit_table(config.model, config.decay);
+  std::vector<std::vector<layout::Unit>> units;
+  for (int rank = 0; rank < config.plan.tp; ++rank)
+    units.push_back(arch::units_of(table, part.map, part.chunks, {.rank = rank, .ranks = config.plan.tp}));
+  const layout::Mesh mesh(config.plan);
+  return layout::matrix_plan(mesh, mesh.rank(part.at), units, config.plan.optimizer.cut, arch::is_hidden_matrix);
+}
+
+/// Whether each micro-batch's gradient is complete on the ranks that read it before the next one's is begun: alike on all ranks.
+bool measures_noise(const EngineConfig& config) {
+  const layout::ParallelPlan& plan = config.plan;
+  if (plan.dp * plan.microbatches == 1 || plan.cp > 1 || config.servers || plan.optimizer.tier != layout::Tier::device)
+    return false;
+  if (plan.tp > 1 && !plan.canonical && plan.microbatches > 1) return false;  // which add what they share once a step
+  const std::vector<std::vector<layout::Action>> actions = layout::actions_of(plan);
+  for (int rank = 0; rank < plan.pp; ++rank) {
+    const std::vector<layout::Chunk> chunks = layout::chunks_of(plan, rank, config.model.layers);
+    if (layout::open_microbatches(actions[static_cast<std::size_t>(rank)], chunks, plan.microbatches) > 1) return false;
+  }
+  return true;
+}
+
+void declare_whole(Arena& workspace, WholeTensorMemory& memory, const EngineConfig& config, const RankPart& part) {
+  const WholeTensorNeed needed = make_optimizer(config.optimizer)->whole_tensors();
+  if (needed == WholeTensorNeed::norms)
+    memory.norms.declare(workspace, arch::units_of(arch::unit_table(config.model, config.decay)));
+  if (needed != WholeTensorNeed::matrices) return;
+  memory.matrices.declare(workspace, hidden_matrices(config, part));
+  std::int64_t most = 0, least = 0;
+  for (const int m : memory.matrices.plan.owned) {
+    const layout::WholeMatrix& matrix = memory.matrices.plan.matrices[static_cast<std::size_t>(m)];
+    most = std::max(most, matrix.elements());
+    least = std::max(least, std::min(matrix.rows, matrix.columns));
+  }
+  memory.products.declare(workspace, most, least);
 }
 
 }  // namespace
@@ -55,6 +94,10 @@ void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& con
   }
   if (needs.saved_slots) saved_slots.declare(arenas.optimizer, part.units);
   if (needs.norm_ranks > 0) norm.declare(arenas.workspace, part.units, 1, needs.norm_ranks, config.plan.canonical);
+  if (measures_noise(config)) noise.declare(arenas.workspace, part.units);
+  const Arena::Mark start = arenas.workspace.mark();
+  declare_whole(arenas.workspace, whole, config, part);
+  arenas.workspace.rewind(start);  // passes are over
 }
 
 }  // namespace lockstep::train

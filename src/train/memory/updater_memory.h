@@ -40,6 +40,9 @@ struct UpdaterMemory {
   parallel::TreeGradientMemory tree;  ///< in canonical mode
   parallel::SlotMemory slots, saved_slots;
   parallel::NormMemory norm;
+  WholeTensorMemory whole;
+  /// Where each micro-batch's gradient is complete on the ranks that read it before the next one's is begun.
+  parallel::NoiseMemory noise;
   parallel::OffloadMemory offload;
   Tensor whole_masters;  ///< f32: a range of them, where they are kept in halves (parallel/zero/halved_state)
   bool halves() const { return whole_masters.shape.rank() > 0; }

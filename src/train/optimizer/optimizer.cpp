@@ -14,7 +14,7 @@ struct Row {
   std::string_view name;
   std::unique_ptr<Optimizer> (*make)(const OptimizerSettings&);
 };
-constexpr std::array<Row, 2> table{{{"AdamW", make_adamw}, {"sgd", make_sgd}}};
+constexpr std::array<Row, 4> table{{{"AdamW", make_adamw}, {"sgd", make_sgd}, {"lars", make_lars}, {"muon", make_muon}}};
 
 }  // namespace
 
@@ -25,14 +25,22 @@ double clip_factor(double norm, float limit) {
 }
 
 void Optimizer::address(const std::vector<layout::Unit>& units, std::uint64_t seed) {
-  if (settings_.rounding == Rounding::nearest) return;
+  if (!by_pieces()) return;
+  const bool random = settings_.rounding == Rounding::stochastic;
   for (const layout::Unit& unit : units) {
     std::vector<Piece>& pieces = pieces_.emplace_back();
-    for (const layout::PlacedParameter& placed : unit.parameters) {
+    for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+      const layout::PlacedParameter& placed = unit.parameters[p];
+      const layout::Range all{0, placed.shape().elements()};
+      if (!random) {
+        pieces.push_back({{placed.offset, all.count}, placed.info.decay, p, {}});
+        continue;
+      }
       const std::array<std::uint32_t, 2> key = CounterRng(seed, "rounding." + placed.info.name).key();
-      for (const layout::Rectangle& part : placed.shard.rectangles({0, placed.shape().elements()})) {
+      for (const layout::Rectangle& part : placed.shard.rectangles(all)) {
         pieces.push_back({.elements = {placed.offset + part.local, part.rows * part.columns},
                           .decays = placed.info.decay,
+                          .parameter = p,
                           .random = {.key = key, .first = part.global, .columns = part.columns, .stride = part.stride}});
       }
     }
@@ -42,8 +50,7 @@ void Optimizer::address(const std::vector<layout::Unit>& units, std::uint64_t se
 void Optimizer::update(ops::Ops& ops, parallel::TrainingState& state, const ops::WrittenScalars& scalars,
                        const UpdateNumbers& numbers) {
   using ops::StepScalars;
-  const bool random = settings_.rounding == Rounding::stochastic;
-  ensure(!random || pieces_.size() == state.units().size(), "elements have addresses before they are rounded");
+  ensure(!by_pieces() || pieces_.size() == state.units().size(), "elements have addresses before they are updated by tensors");
   const std::int64_t number = state.updates() + 1;
   scalars[StepScalars::learning_rate] = static_cast<float>(numbers.learning_rate);
   scalars[StepScalars::clip_factor] = static_cast<float>(numbers.clip_factor);
@@ -52,8 +59,9 @@ void Optimizer::update(ops::Ops& ops, parallel::TrainingState& state, const ops:
   upload(ops.stream(), scalars.values);
   ops::Update& update = ops.update();
   const StepScalars there = scalars.on_device();
+  if (numbers.finite) prepare({ops, state, there, numbers, number});
   state.for_each({.gradients = true, .slots = true, .changes = true, .halves = true}, [&](const parallel::StateRange& range) {
-    if (random) return update_randomly(update, range, there, number);
+    if (by_pieces()) return for_pieces(range, number, [&](const Part& part) { update_part(update, part, there); });
     const std::int64_t decayed_end = state.units()[static_cast<std::size_t>(range.unit.value)].decayed;
     const std::int64_t decayed = std::clamp<std::int64_t>(decayed_end - range.range.first, 0, range.range.count);
     const std::int64_t rest = range.range.count - decayed;
@@ -61,20 +69,6 @@ void Optimizer::update(ops::Ops& ops, parallel::TrainingState& state, const ops:
     if (rest > 0) update_part(update, {range, {decayed, rest}, 0, nullptr}, there);
   });
   if (numbers.finite) state.set_updates(number);
-}
-
-// What lies between parameters is zero and stays so.
-void Optimizer::update_randomly(ops::Update& update, const parallel::StateRange& range, const ops::StepScalars& scalars,
-                                std::int64_t number) {
-  for (const Piece& piece : pieces_[static_cast<std::size_t>(range.unit.value)]) {
-    const layout::Range held = layout::overlap(piece.elements, range.range);
-    if (held.count == 0) continue;
-    ops::RandomRounding random = piece.random;
-    random.update = static_cast<std::uint64_t>(number);
-    random.skipped = held.first - piece.elements.first;
-    update_part(update, {range, {held.first - range.range.first, held.count}, piece.decays ? settings_.weight_decay : 0, &random},
-                scalars);
-  }
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {

@@ -12,6 +12,9 @@
 #include "base/json.h"
 #include "ops/ops.h"
 #include "parallel/training_state.h"
+#include "parallel/whole/matrix_exchange.h"
+#include "parallel/whole/tensor_norms.h"
+#include "train/optimizer/newton_schulz.h"
 
 namespace lockstep::train {
 
@@ -39,6 +42,20 @@ struct UpdateNumbers {
   bool finite = true;  ///< false: everything stays as it is, the number of updates too
 };
 
+/// What a rule needs of each tensor beside the elements that it updates.
+enum class WholeTensorNeed : std::uint8_t {
+  none,
+  norms,    ///< of the tensor and of its gradient
+  matrices  ///< of hidden matrices, by their owners
+};
+
+/// Memory for it; of its members those that the rule has no use for stay undeclared.
+struct WholeTensorMemory {
+  parallel::TensorNormMemory norms;
+  parallel::MatrixMemory matrices;
+  NewtonSchulzMemory products;
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -46,9 +63,13 @@ class Optimizer {
   virtual const std::vector<std::string>& slots() const = 0;
   /// Its settings as a checkpoint records them.
   virtual Json describe() const = 0;
+  virtual WholeTensorNeed whole_tensors() const { return WholeTensorNeed::none; }
+  /// Of a rule that needs whole tensors: how ranks come by them, once, before any update. `group`: the ranks that hold the
+  /// parameters together; `units`: how many the model has. The references outlive this.
+  virtual void connect(const WholeTensorMemory& /*memory*/, comm::Communicator& /*group*/, std::size_t /*units*/) {}
 
   /// Where the elements of a state's units lie in their parameters, which with the seed addresses the random numbers of
-  /// stochastic rounding. Before any update; nothing where rounding is to the nearest.
+  /// stochastic rounding. Before any update; nothing where rounding is to the nearest and a rule takes all tensors alike.
   void address(const std::vector<layout::Unit>& units, std::uint64_t seed);
   /// One update of every range of `state`, which counts it; `scalars` bring the numbers to where it reads them.
   void update(ops::Ops& ops, parallel::TrainingState& state, const ops::WrittenScalars& scalars, const UpdateNumbers& numbers);
@@ -63,19 +84,47 @@ class Optimizer {
     layout::Range elements;  ///< of the range
     float weight_decay;
     const ops::RandomRounding* random;  ///< null: to the nearest
+    std::size_t parameter = 0;          ///< of the unit, where the rule needs whole tensors
     Tensor of(const Tensor& flat) const { return flat ? flat.flat(elements.first, elements.count) : Tensor{}; }
   };
+  /// An update that begins.
+  struct Begun {
+    ops::Ops& ops;
+    parallel::TrainingState& state;
+    const ops::StepScalars& scalars;  ///< where the device reads them
+    const UpdateNumbers& numbers;
+    std::int64_t number;  ///< of the update, from 1
+  };
+  /// body(part) for the parts of a range that lie in one parameter each; what lies between parameters is zero and stays so.
+  template <class Body>
+  void for_pieces(const parallel::StateRange& range, std::int64_t number, const Body& body) const {
+    for (const Piece& piece : pieces_[static_cast<std::size_t>(range.unit.value)]) {
+      const layout::Range held = layout::overlap(piece.elements, range.range);
+      if (held.count == 0) continue;
+      ops::RandomRounding random = piece.random;
+      random.update = static_cast<std::uint64_t>(number);
+      random.skipped = held.first - piece.elements.first;
+      const bool rounds = settings_.rounding == Rounding::stochastic;
+      body(Part{range,
+                {held.first - range.range.first, held.count},
+                piece.decays ? settings_.weight_decay : 0,
+                rounds ? &random : nullptr,
+                piece.parameter});
+    }
+  }
 
  private:
   /// Of a unit: a rectangle of a parameter.
   struct Piece {
     layout::Range elements;
     bool decays;
+    std::size_t parameter;
     ops::RandomRounding random;
   };
-  void update_randomly(ops::Update& update, const parallel::StateRange& range, const ops::StepScalars& scalars,
-                       std::int64_t number);
+  bool by_pieces() const { return settings_.rounding == Rounding::stochastic || whole_tensors() != WholeTensorNeed::none; }
 
+  /// What comes before ranges are updated, one after the other; not where the step is not finite. Collective.
+  virtual void prepare(const Begun& /*begun*/) {}
   /// The rule's own numbers of update `number`, counted from 1.
   virtual void set_own(const ops::WrittenScalars& scalars, std::int64_t number) const = 0;
   virtual void update_part(ops::Update& update, const Part& part, const ops::StepScalars& scalars) const = 0;

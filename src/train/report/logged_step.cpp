@@ -87,6 +87,11 @@ LoggedStep logged_step(const Json& line, double microbatches) {
     }
   }
   if (const Json* exchanged = line.find("exchanged")) step.exchanged = traffic_of(*exchanged);
+  if (const Json* noise = line.find("noise")) {
+    step.noise = {.steps = noise->at("steps").integer(),
+                  .square = number_of(*noise, "gradient_square"),
+                  .variance = number_of(*noise, "variance")};
+  }
   if (line.find("hfu") != nullptr) step.hfu = number("hfu");
   if (line.find("tflops_per_gpu") != nullptr) step.tflops_per_rank = number("tflops_per_gpu");
   return step;

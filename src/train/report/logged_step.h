@@ -33,6 +33,7 @@ struct LoggedStep {
   comm::CollectiveSeconds waited = {};               ///< of rank 0, for other ranks
   std::optional<comm::Traffic> exchanged;            ///< of rank 0; none: it is alone, or an older version made the run
   std::optional<double> hfu, tflops_per_rank;        ///< older versions: none
+  std::optional<parallel::GradientNoise> noise;      ///< of the steps since the line before
   std::optional<PipelineSeconds> pipeline;           ///< means over all ranks
 
   double in(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }

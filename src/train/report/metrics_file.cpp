@@ -56,6 +56,10 @@ Json to_json(const Metrics& m) {
   if (const Json exchanged = to_json(m.exchanged); exchanged.is_object()) json.set("exchanged", exchanged);
   if (m.pipeline) json.set("pipeline", Json::Object{{"seconds", m.pipeline->all}, {"waiting", m.pipeline->waiting}});
   json.set("finite", m.finite);
+  if (const auto& n = m.noise; n && n->steps > 0) {
+    json.set("noise", Json::Object{{"steps", n->steps}, {"gradient_square", n->square}, {"variance", n->variance}});
+    if (const auto scale = n->scale()) json.set("noise_scale", *scale);
+  }
   if (const auto& s = m.staleness)
     json.set("staleness", Json::Object{{"updates", s->updates}, {"mean", s->mean}, {"max", s->greatest}});
   if (const auto& o = m.offload)

@@ -94,6 +94,7 @@ std::vector<Scalar> scalars_of(const Metrics& m) {
   }
   for (std::size_t i = 0; m.figures && i < m.figures->names.size(); ++i)
     scalars.push_back({std::string(m.figures->names[i]), m.figures->values[i]});
+  if (const auto scale = m.noise ? m.noise->scale() : std::nullopt) scalars.push_back({"optimizer/noise_scale", *scale});
   if (m.staleness) scalars.push_back({"optimizer/staleness", m.staleness->mean});
   return scalars;
 }

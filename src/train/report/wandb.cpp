@@ -36,6 +36,7 @@ void WandbHistory::logged(const Metrics& m) {
   row.set("Loss/mfu", m.mfu);
   row.set("Loss/iter", m.step);
   row.set("Timing/hfu", m.hfu);
+  if (const auto scale = m.noise ? m.noise->scale() : std::nullopt) row.set("Training/noise_scale", *scale);
   row.set("Timing/tflops_per_gpu", m.tflops_per_gpu);
   for (const auto& [purpose, all] : sent_by_purpose(m.exchanged)) {
     row.set("Exchange/" + purpose + "_sent_bytes", all.sent);

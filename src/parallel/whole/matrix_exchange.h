@@ -1,0 +1,54 @@
+#pragma once
+
+// Whole matrices for a rule that needs them: what each rank has of a step's directions travels to the owner of the matrix, and
+// what the owner makes of it comes back to all that hold it.
+
+#include <functional>
+#include <span>
+
+#include "comm/communicator.h"
+#include "layout/whole_matrices.h"
+#include "ops/ops.h"
+#include "parallel/training_state.h"
+#include "tensor/arena.h"
+
+namespace lockstep::parallel {
+
+/// All tensors f32 and flat.
+struct MatrixMemory {
+  void declare(Arena& workspace, layout::MatrixPlan of);
+
+  layout::MatrixPlan plan;
+  Tensor directions;         ///< of all that the rank holds
+  Tensor outgoing;           ///< of what it answers for, where that is less
+  Tensor arriving, leaving;  ///< of its own matrices, from all ranks and to them; the same where what comes back lies alike
+  Tensor whole;              ///< the largest of its own matrices
+};
+
+class MatrixExchange {
+ public:
+  /// `group` has the ranks of the plan; both outlive this. `units`: how many the model has.
+  MatrixExchange(const MatrixMemory& memory, comm::Communicator& group, std::size_t units);
+
+  /// body(elements, directions) for what of `range`, elements of a unit, lies in matrices: a run of each.
+  template <class Body>
+  void for_parts(UnitIndex unit, const layout::Range& range, const Body& body) const {
+    for (const layout::MatrixPart& part : of_units_[static_cast<std::size_t>(unit.value)]) {
+      const layout::Range held = layout::overlap(part.elements, range);
+      if (held.count > 0) body(held, memory_.directions.flat(part.place + held.first - part.elements.first, held.count));
+    }
+  }
+  /// work(matrix) on each whole matrix, [rows, columns], by its owner: what it leaves there takes the place of the directions on
+  /// all ranks. Collective.
+  void with_owners(ops::Ops& ops, const std::function<void(const Tensor& matrix)>& work);
+
+ private:
+  bool alone() const { return group_.size() == 1; }
+  const layout::MatrixPart& held_part(const layout::MatrixPart& own) const;
+
+  const MatrixMemory& memory_;
+  comm::Communicator& group_;
+  std::vector<std::vector<layout::MatrixPart>> of_units_;
+};
+
+}  // namespace lockstep::parallel

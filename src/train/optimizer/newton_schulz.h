@@ -1,0 +1,26 @@
+#pragma once
+
+// The nearest matrix with orthogonal rows or columns, more or less: five iterations of the quintic of Jordan et al. 2024 ("Muon:
+// An optimizer for hidden layers in neural networks"), X <- a X + (b G + c G^2) X with G = X X^T, or of tall matrices X <- a X +
+// X (b G
+// + c G^2) with G = X^T X, a = 3.4445, b = -4.7750, c = 2.0315. It begins with X over its Frobenius norm, and takes every
+// singular value to between about 0.7 and 1.2. Products are ours in fp32 (ops/linear): equal bits on any number of threads.
+
+#include "ops/ops.h"
+#include "tensor/arena.h"
+
+namespace lockstep::train {
+
+struct NewtonSchulzMemory {
+  /// For matrices of `elements` elements at most, and `least` rows or columns, of these the fewer, at most.
+  void declare(Arena& workspace, std::int64_t elements, std::int64_t least);
+
+  Tensor next;           ///< [elements] f32
+  Tensor gram, squared;  ///< [least, least] f32
+  Mirror squares;        ///< [1] f64
+};
+
+/// matrix [rows, columns], f32 and dense = what comes of it, times `scale`. Zero stays zero.
+void orthogonalise(ops::Ops& ops, const NewtonSchulzMemory& memory, const Tensor& matrix, float scale);
+
+}  // namespace lockstep::train
