@@ -66,7 +66,9 @@ TEST(Words, ThoseOfOtherProgramsAreAnsweredWithTheRightOneAndItsValue) {
       {{"--gradient_checkpointing"}, "unknown option --gradient_checkpointing -> here it is memory.recompute=full"},
       {{"--wd"}, "unknown option --wd -> here it is optimizer.weight_decay=VALUE"},
       {{"--bf16", "train.max_iters=5"}, "unknown option --bf16 -> here it is train.dtype=bf16"},
-      {{"--fp16"}, "unknown option --fp16 -> here it is train.dtype=bf16, as there is no fp16 yet"}};
+      {{"--fp16"},
+       "unknown option --fp16 -> here it is train.dtype=bf16, which has fp32's range, so that it needs no loss scaler; there is "
+       "no fp16"}};
   for (const auto& [words, said] : asked) EXPECT_EQ(problems_of(words), std::vector<std::string>{said});
   EXPECT_EQ(problems_of({"--lr", "1", "--epochs", "2"}).size(), 2U);
 }

@@ -33,6 +33,12 @@ std::string range_text(const Rule& rule) {
   return fmt::format("{} and {} {}", low, rule.open_high ? "below" : "at most", static_cast<std::int64_t>(rule.high));
 }
 
+// A word that other systems have where a key has bf16.
+bool asks_for_fp16(const Key& key, const std::string& word) {
+  const bool knows_bf16 = std::ranges::find(key.rule.words, "bf16") != key.rule.words.end();
+  return knows_bf16 && (word == "fp16" || word == "float16" || word == "half");
+}
+
 }  // namespace
 
 std::string rule_text(const Key& key) {
@@ -92,6 +98,10 @@ std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json
   if (!key.rule.words.empty() && value.is_string()) {
     const std::string near = nearest_name(value.string(), {key.rule.words.begin(), key.rule.words.end()});
     if (!near.empty()) remedy = fmt::format("did you mean {}={}?", key.name, near);
+    if (asks_for_fp16(key, value.string())) {
+      remedy = fmt::format(
+          "{}=bf16 has the range of fp32 in as many bytes; in fp16 small gradients are zero without a loss scaler", key.name);
+    }
   }
   const bool too_large = value.is_number() && key.rule.bounded && value.number() > key.rule.high;
   const std::string bound = too_large && key.rule.high >= kMany ? fmt::format(", at most {}", key.rule.high) : "";
