@@ -71,6 +71,18 @@ TEST(VerifyCommand, RunsBlocksWithNormsBehindBranchesAgain) {
   EXPECT_EQ(result.code, 0) << result.text;
 }
 
+TEST(VerifyCommand, ProvesOtherOptimizers) {
+  for (const char* name : {"lars", "muon"}) {
+    const Said result = said({"--model", "llama", "--layouts", "dp=2,zero=3;tp=2", "--steps", "2", "--optimizer", name});
+    EXPECT_EQ(result.code, 0);
+    EXPECT_NE(result.text.find(fmt::format(", fp32, {}; 2 steps", name)), std::string::npos) << result.text;
+    EXPECT_NE(result.text.find("3 layouts: 1 bit-equal, 2 within tolerance, 0 WRONG"), std::string::npos) << result.text;
+    EXPECT_NE(refusal({"--layouts", "dp=2,ps=1", "--optimizer", name})
+                  .find(fmt::format("{} needs whole tensors, and parameter servers hold parts of them", name)),
+              std::string::npos);
+  }
+}
+
 TEST(VerifyCommand, WritesJsonAndAPage) {
   const TempFolder folder;
   const std::string page = (folder / "proof.html").string();

@@ -72,6 +72,20 @@ TEST(Metrics, ExchangesAreReadAsTheyWereWritten) {
   EXPECT_FALSE(alone.exchanged) << "one rank exchanges nothing";
 }
 
+TEST(Metrics, TheNoiseScaleIsReadAsItWasWritten) {
+  Metrics m;
+  m.noise = parallel::GradientNoise{.steps = 3, .square = 2, .variance = 100};
+  EXPECT_EQ(to_json(m).at("noise_scale").number(), 50);
+  const LoggedStep step = logged_step(to_json(m), 1);
+  ASSERT_TRUE(step.noise);
+  EXPECT_EQ(step.noise->steps, 3);
+  EXPECT_EQ(step.noise->scale(), 50);
+  m.noise->square = -2;
+  EXPECT_EQ(to_json(m).find("noise_scale"), nullptr) << "noise hides the gradient";
+  EXPECT_EQ(logged_step(to_json(m), 1).noise->square, -2);
+  EXPECT_FALSE(logged_step(to_json(Metrics{}), 1).noise);
+}
+
 TEST(Progress, LinesOfTheBooksLog) {
   EXPECT_EQ(progress_line({.step = 1, .train = 9.5349, .validation = 9.6091}, 1, {7238.4, 0}, false),
             "Ep 1, Step 000000, Train: 9.535, Val: 9.609, Step tok/sec: 7238, Avg tok/sec: 0");

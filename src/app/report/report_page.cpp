@@ -84,6 +84,15 @@ std::string speed(std::string_view title, double train::LoggedStep::* figure, co
   return line_chart(title, x_label(by_tokens), curves, true);
 }
 
+/// Empty where no run has it.
+std::string noise(const std::vector<RunData>& runs, bool by_tokens) {
+  std::vector<Curve> curves;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (Series scale = runs[i].noise(by_tokens); !scale.x.empty()) curves.push_back({std::move(scale), i, false});
+  }
+  return curves.empty() ? "" : line_chart("Gradient noise scale, tokens (running mean)", x_label(by_tokens), curves, true);
+}
+
 std::string account(const std::vector<RunData>& runs) {
   std::vector<std::string> names;
   for (std::size_t part = 0; part < train::kStepParts; ++part) names.emplace_back(name_of(static_cast<train::StepPart>(part)));
@@ -179,6 +188,8 @@ std::string report_page(const std::vector<RunData>& runs) {
                   "The sum over all ranks, as logged; a step that follows an evaluation or a checkpoint has its time too.",
                   speed("Tokens per second", &train::LoggedStep::tokens_per_second, runs, by_tokens) +
                       speed("Model FLOPs utilisation, % (running mean)", &train::LoggedStep::mfu, runs, by_tokens));
+  if (const std::string scales = noise(runs, by_tokens); !scales.empty())
+    body += section("Noise", "Tokens of a step from which on more of them hardly save steps (docs/optimizers.md).", scales);
   body += section("Where a step's time goes",
                   "Rank 0, medians of the logged steps but the first. Passes include waiting for other stages and layers' sums.",
                   account(runs) + table(account_table(runs).turned().lines(), runs, true));

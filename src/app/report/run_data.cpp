@@ -155,6 +155,28 @@ std::optional<double> RunData::waiting() const {
   });
 }
 
+std::optional<double> RunData::noise_scale() const {
+  parallel::GradientNoise all;
+  for (const train::LoggedStep& step : steps) all += step.noise.value_or(parallel::GradientNoise{});
+  return all.scale();
+}
+
+Series RunData::noise(bool by_tokens) const {
+  Series series{.name = label, .x = {}, .y = {}};
+  parallel::GradientNoise last;
+  for (const train::LoggedStep& step : steps) {
+    if (!step.noise) continue;
+    last.square *= 0.9;
+    last.variance *= 0.9;
+    last += *step.noise;
+    if (const std::optional<double> scale = last.scale()) {
+      series.x.push_back(place_of(step, step.step, by_tokens));
+      series.y.push_back(*scale);
+    }
+  }
+  return series;
+}
+
 Series RunData::loss(bool by_tokens) const { return curve(&train::LoggedStep::loss, by_tokens); }
 
 Series RunData::curve(double train::LoggedStep::* figure, bool by_tokens) const {

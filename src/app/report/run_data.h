@@ -42,6 +42,10 @@ struct RunData {
   /// The part of a step's passes in which pipeline ranks are in none, mean over ranks; none: it has no pipeline, or an older
   /// version made the run.
   std::optional<double> waiting() const;
+  /// Tokens, of all logged steps; none: noise hides the gradient, or steps have one micro-batch.
+  std::optional<double> noise_scale() const;
+  /// Of the last steps, mostly: sums in which older ones count 0.9 times as much with each line.
+  Series noise(bool by_tokens) const;
   /// Loss by step, or by tokens.
   Series loss(bool by_tokens) const;
   Series validation(bool by_tokens) const;

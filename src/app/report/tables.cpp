@@ -40,17 +40,18 @@ Table summary_table(const std::vector<RunData>& runs) {
                {"tokens_per_second", "tokens/s"},
                {"mfu", "MFU"},
                {"hfu", "HFU"},
-               {"tflops_per_rank", "TFLOPS a rank"}});
+               {"tflops_per_rank", "TFLOPS a rank"},
+               {"noise_scale", "noise scale"}});
   const auto percent = [](std::optional<double> value) {
     return part(value && std::isfinite(*value) ? std::optional(*value / 100) : std::nullopt);
   };
   for (const RunData& run : runs) {
     const train::LoggedStep& last = run.steps.back();
-    const std::optional<double> tflops = run.tflops_per_rank();
+    const std::optional<double> tflops = run.tflops_per_rank(), noise = run.noise_scale();
     table.row({run.label, run.name, run.ranks(), run.layout(), count(last.step), si(static_cast<double>(last.step) * last.tokens),
                loss(last.loss), run.evaluations.empty() ? Cell(nullptr) : loss(run.evaluations.back().validation),
                si(run.tokens_per_second()), percent(run.mfu()), percent(run.hfu()),
-               tflops ? Cell(*tflops, fmt::format("{:.3g}", *tflops)) : Cell(nullptr)});
+               tflops ? Cell(*tflops, fmt::format("{:.3g}", *tflops)) : Cell(nullptr), noise ? si(*noise) : Cell(nullptr)});
   }
   return table;
 }

@@ -42,6 +42,24 @@ void check_rounding(const RunConfig& config, std::vector<Problem>& problems) {
                       "set optimizer.moments=bf16, or optimizer.rounding=nearest"});
 }
 
+// Before a run: what no rank has whole, and what stays as it is.
+void check_whole_tensors(const RunConfig& config, std::vector<Problem>& problems) {
+  const train::WholeTensorNeed needed = train::make_optimizer({.name = config.optimizer.name})->whole_tensors();
+  if (needed == train::WholeTensorNeed::none) return;
+  if (config.train.backend == BackendKind::ps) {
+    problems.push_back({fmt::format("optimizer.name = {}: it needs {} of whole tensors, and parameter servers hold parts of them",
+                                    config.optimizer.name, needed == train::WholeTensorNeed::norms ? "norms" : "products"),
+                        "optimizer.name=AdamW or sgd, or train.backend=DDP"});
+  }
+  if (needed == train::WholeTensorNeed::matrices && config.adapter.rank > 0) {
+    problems.push_back(
+        {fmt::format(
+             "optimizer.name = {}: it changes hidden matrices, which stay as they are beside adapters (adapter.rank = {})",
+             config.optimizer.name, config.adapter.rank),
+         "optimizer.name=AdamW, or adapter.rank=0"});
+  }
+}
+
 void check_offload(const RunConfig& config, std::vector<Problem>& problems) {
   const RunConfig::Memory& memory = config.memory;
   for (const auto& [name, to] : {std::pair("optimizer", &memory.offload_optimizer), std::pair("params", &memory.offload_params),
@@ -219,6 +237,7 @@ std::vector<Problem> check(const RunConfig& config) {
   check_data(config, problems);
   check_pairs(config, problems);
   check_rounding(config, problems);
+  check_whole_tensors(config, problems);
   check_epochs(config, problems);
   check_offload(config, problems);
   check_saves(config, problems);

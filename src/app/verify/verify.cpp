@@ -19,7 +19,7 @@ namespace lockstep::app {
 namespace {
 
 struct Options {
-  std::string model = "all", layouts = "quick", dtype = "fp32", html, against;
+  std::string model = "all", layouts = "quick", dtype = "fp32", optimizer = "AdamW", html, against;
   std::int64_t steps = 3;
   bool serve = false;
 };
@@ -31,6 +31,7 @@ void declare(AnswerLine& line, Options& options) {
   line.option("--layouts", options.layouts, "quick|all|LIST", "which; a LIST is layouts with semicolons between");
   line.option("--steps", options.steps, "N", "optimizer steps of each layout");
   line.choice("--dtype", options.dtype, dtype_spellings(), "of weights and activations");
+  line.choice("--optimizer", options.optimizer, train::optimizer_names(), "how weights are updated");
   line.option("--against", options.against, "DUMP", "judge what another system did in one step, in place of layouts");
   line.flag("--serve", options.serve,
             "compare texts that are written side by side with those written alone, in place of layouts");
@@ -43,6 +44,7 @@ void declare(AnswerLine& line, Options& options) {
       "examples:\n"
       "  lockstep verify\n"
       "  lockstep verify --layouts \"dp=2;dp=2,zero=3,recompute=full\" --model gpt2\n"
+      "  lockstep verify --optimizer muon\n"
       "  lockstep verify --layouts all --html proof.html\n"
       "  lockstep verify --against dump\n"
       "  lockstep verify --serve --model llama\n"
@@ -63,7 +65,7 @@ lab::VerifyOptions verify_options(const Options& options, AnswerLine& line) {
       .models = {}, .layouts = {}, .steps = static_cast<int>(options.steps), .as_possible = is_list(options.layouts)};
   for (const std::string& name : lab::verify_model_names()) {
     if (options.model == name || options.model == "all")
-      verify.models.push_back(lab::verify_model(name, dtype_from_spelling(options.dtype)));
+      verify.models.push_back(lab::verify_model(name, dtype_from_spelling(options.dtype), options.optimizer));
   }
   for (const std::string& text : texts_of(options.layouts)) {
     if (const auto layout = lab::layout_from(text, line.problems())) verify.layouts.push_back(*layout);
@@ -104,7 +106,7 @@ int verify(const Arguments& arguments) {
     line.show(answer);
   };
   const std::vector<lab::LayoutReport> reports = lab::verify(wanted, tell);
-  answer.facts({{"dtype", options.dtype}, {"holds", all_hold(reports)}});
+  answer.facts({{"dtype", options.dtype}, {"optimizer", options.optimizer}, {"holds", all_hold(reports)}});
   answer.rows("layouts", table_of(reports));
   answer.say("\n" + summary(reports));
   line.print(answer);

@@ -30,11 +30,12 @@ std::size_t count(const std::vector<LayoutReport>& reports, Verdict verdict) {
 
 std::string table_head(const lab::VerifyModel& model, int steps) {
   return fmt::format(
-      "{}: {} blocks of width {}, {} parameters, {}{}; {} step{}, micro-batches of {} x {} tokens\n"
+      "{}: {} blocks of width {}, {} parameters, {}{}{}; {} step{}, micro-batches of {} x {} tokens\n"
       "{:<48} {:<16} {:>8}  {:<40} {:>8}\n",
       model.name, model.config.layers, model.config.width, format_count(arch::count_parameters(model.config).total),
-      model.weights.type == DType::bf16 ? "bf16" : "fp32", model.config.dropout > 0 ? ", dropout" : "", steps,
-      steps == 1 ? "" : "s", model.samples, model.positions, "layout", "verdict", "error", "worst tensor", "time");
+      model.weights.type == DType::bf16 ? "bf16" : "fp32", model.config.dropout > 0 ? ", dropout" : "",
+      model.optimizer.name == "AdamW" ? "" : ", " + model.optimizer.name, steps, steps == 1 ? "" : "s", model.samples,
+      model.positions, "layout", "verdict", "error", "worst tensor", "time");
 }
 
 std::string table_line(const LayoutReport& report) {
