@@ -100,7 +100,7 @@ TEST(NewtonSchulz, IsThatOfADoubleOnWideAndTallMatrices) {
 }
 
 /// A parameter's values and what a rule keeps of it, in double.
-struct Kept {
+struct InDouble {
   std::vector<double> weights, first, second;
 };
 
@@ -116,7 +116,8 @@ std::vector<std::size_t> matrices_of(const std::string& name, const arch::ModelC
 
 // torch.optim.Muon with adjust_lr_fn="match_rms_adamw", by rows of q, k and v apart: buf.lerp_(g, 1 - momentum);
 // u = g.lerp(buf, momentum); p *= 1 - lr decay; p -= lr 0.2 sqrt(max(rows, columns)) NS(u).
-void muon_step(Kept& kept, const std::vector<double>& gradient, const std::vector<std::size_t>& rows, double rate, double decay) {
+void muon_step(InDouble& kept, const std::vector<double>& gradient, const std::vector<std::size_t>& rows, double rate,
+               double decay) {
   const double momentum = static_cast<double>(muon.momentum);
   std::size_t all = 0, first = 0;
   for (const std::size_t n : rows) all += n;
@@ -138,7 +139,7 @@ void muon_step(Kept& kept, const std::vector<double>& gradient, const std::vecto
   }
 }
 
-void adamw_step(Kept& kept, const std::vector<double>& gradient, double rate, double decay, int step) {
+void adamw_step(InDouble& kept, const std::vector<double>& gradient, double rate, double decay, int step) {
   const double b1 = static_cast<double>(muon.beta1), b2 = static_cast<double>(muon.beta2), eps = static_cast<double>(muon.eps);
   for (std::size_t e = 0; e < gradient.size(); ++e) {
     double &m = kept.first[e], &v = kept.second[e], &w = kept.weights[e];
@@ -149,7 +150,7 @@ void adamw_step(Kept& kept, const std::vector<double>& gradient, double rate, do
 }
 
 // You, Gitman & Ginsburg 2017, algorithm 1, its coefficient a part of the rate.
-void lars_step(Kept& kept, const std::vector<double>& gradient, double rate, double decay) {
+void lars_step(InDouble& kept, const std::vector<double>& gradient, double rate, double decay) {
   const double weights = norm_of(kept.weights), size = norm_of(gradient);
   const double trust = weights == 0 || size == 0 ? 1 : weights / (size + decay * weights);
   for (std::size_t e = 0; e < gradient.size(); ++e) {
@@ -165,7 +166,7 @@ void expect_rule(const arch::ModelConfig& model, const OptimizerSettings& rule, 
   config.optimizer = rule;
   config.grad_clip = grad_clip;
   const auto engine = support::make_engine(config, machine);
-  std::map<std::string, Kept> all;
+  std::map<std::string, InDouble> all;
   for (const support::ParameterState& p : support::parameters_of(*engine)) {
     const std::vector<float> values = support::values_of(p.weight);
     all[p.name] = {{values.begin(), values.end()}, std::vector<double>(values.size()), std::vector<double>(values.size())};
@@ -176,7 +177,7 @@ void expect_rule(const arch::ModelConfig& model, const OptimizerSettings& rule, 
     const StepResult result = engine->step(batches.all(), batches.targets(), step, rate);
     const double clip = clip_factor(result.gradient_norm, grad_clip);
     for (const support::ParameterState& p : support::parameters_of(*engine)) {
-      Kept& kept = all.at(p.name);
+      InDouble& kept = all.at(p.name);
       std::vector<double> gradient;
       for (const float g : support::values_of(p.gradient)) gradient.push_back(clip * static_cast<double>(g));
       const double decay = p.weight.shape.rank() >= 2 ? static_cast<double>(rule.weight_decay) : 0;

@@ -1,10 +1,10 @@
 #pragma once
 
 // The nearest matrix with orthogonal rows or columns, more or less: five iterations of the quintic of Jordan et al. 2024 ("Muon:
-// An optimizer for hidden layers in neural networks"), X <- a X + (b G + c G^2) X with G = X X^T, or of tall matrices X <- a X +
-// X (b G
-// + c G^2) with G = X^T X, a = 3.4445, b = -4.7750, c = 2.0315. It begins with X over its Frobenius norm, and takes every
-// singular value to between about 0.7 and 1.2. Products are ours in fp32 (ops/linear): equal bits on any number of threads.
+// An optimizer for hidden layers in neural networks"), X <- a X + (b G + c G^2) X with G = X X^T, or of tall matrices
+// X <- a X + X (b G + c G^2) with G = X^T X, where a = 3.4445, b = -4.7750, c = 2.0315. It begins with X over its Frobenius norm,
+// and takes every singular value to between about 0.7 and 1.2. Products are those of ops/linear in fp32: of our kernels with
+// equal bits on any number of threads.
 
 #include "ops/ops.h"
 #include "tensor/arena.h"
