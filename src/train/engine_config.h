@@ -87,10 +87,9 @@ struct PipelineSeconds {
 
 /// What one optimizer step says about itself.
 struct StepResult {
-  double loss = 0;  ///< global: sum of token losses over the global number of targets; 0 without any
-  std::int64_t targets =
-      1;  ///< that number; 0: all were masked and the update was left out. Of samples that are judged whole: groups
-  std::optional<SampleFigures> figures;  ///< of these; sums of this rank
+  double loss = 0;                       ///< global: sum of token losses over the global number of targets; 0 without any
+  std::int64_t targets = 1;              ///< that number, or of groups of samples; 0: all were masked and the update was left out
+  std::optional<SampleFigures> figures;  ///< of these groups; sums of this rank
   double gradient_norm = 0;
   bool finite = true;  ///< false: the gradient was not finite and the update was left out
   double forward_seconds = 0, backward_seconds = 0, update_seconds = 0;
