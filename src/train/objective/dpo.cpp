@@ -1,5 +1,4 @@
-// Direct preference optimisation: Rafailov et al. 2023, equation 7. With label smoothing it is conservative DPO (Mitchell 2023,
-// "A note on DPO with noisy preferences").
+// Direct preference optimisation: Rafailov et al. 2023, equation 7. With label smoothing it is conservative DPO (Mitchell 2023).
 
 #include <cmath>
 
