@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/text/lower.h"
+
 namespace lockstep {
 
 std::string format_count(std::int64_t n) {
@@ -34,7 +36,7 @@ std::optional<std::uint64_t> bytes_from(std::string_view text) {
   if (error != std::errc{} || !(value >= 0)) return std::nullopt;
   std::string unit;
   for (const char* c = end; c != text.data() + text.size(); ++c) {
-    if (*c != ' ' || !unit.empty()) unit += static_cast<char>(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
+    if (*c != ' ' || !unit.empty()) unit += lower(*c);
   }
   static constexpr std::string_view prefixes = "kmgtp";
   if (!unit.empty() && unit != "b") {

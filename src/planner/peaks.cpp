@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/number_text.h"
+#include "base/text/lower.h"
 
 namespace lockstep::planner {
 namespace {
@@ -35,9 +36,7 @@ std::optional<double> formula(std::string_view text) {
 std::span<const Peak> peaks() { return table; }
 
 std::optional<double> peak_from(std::string_view text) {
-  std::string small(text);
-  std::ranges::transform(small, small.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const std::string small = lower(text);
   const auto found = std::ranges::find(table, small, &Peak::name);
   return found != table.end() ? found->tflops : formula(small);
 }

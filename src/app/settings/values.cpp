@@ -8,17 +8,10 @@
 #include "app/settings/entry.h"
 #include "app/settings/keys.h"
 #include "base/number_text.h"
+#include "base/text/lower.h"
 
 namespace lockstep::settings {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
 
 // "lr" of "learning_rate".
 std::string first_letters(std::string_view words) {

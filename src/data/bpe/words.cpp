@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/text/lower.h"
+
 namespace lockstep::data::bpe {
 namespace {
 
@@ -16,8 +18,6 @@ constexpr std::array<std::pair<Pattern, std::string_view>, 3> regexes{
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}}};
 
 bool is_line_break(char byte) { return byte == '\r' || byte == '\n'; }
-
-char lower(char byte) { return byte >= 'A' && byte <= 'Z' ? static_cast<char>(byte + ('a' - 'A')) : byte; }
 
 // Bytes of the contraction at `at`, where an apostrophe stands; 0 when there is none.
 std::size_t contraction(std::string_view text, std::size_t at, bool any_case) {

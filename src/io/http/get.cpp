@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/number_text.h"
+#include "base/text/lower.h"
 #include "base/text/trimmed.h"
 #include "base/text/visible.h"
 #include "io/child.h"
@@ -19,12 +20,6 @@ constexpr std::int64_t most_connect_seconds = 20;
 constexpr std::size_t most_head_bytes = std::size_t{256} << 10, most_unread_bytes = std::size_t{1} << 20;
 constexpr double no_end = 1e8;  // seconds: curl watches the time
 constexpr std::string_view redirect_mark = "redirect to ";
-
-std::string lower(std::string_view text) {
-  std::string low(text);
-  std::ranges::transform(low, low.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return low;
-}
 
 // A line of curl's configuration.
 std::string setting(std::string_view name, std::string_view value) {
