@@ -7,8 +7,8 @@
 
 #include "base/json.h"
 #include "data/bpe/bpe_tokenizer.h"
-#include "data/bpe/nfc.h"
 #include "data/bpe/tokenizer_json.h"
+#include "data/normal/normal_form.h"
 #include "data/plain_tokenizer_json.h"
 #include "data/support.h"
 #include "data/text/source.h"
@@ -180,8 +180,8 @@ TEST(PlainTokenizers, AreNothingElse) {
   EXPECT_FALSE(plain_tokenizer(more));
 }
 
-TEST(Nfc, IsThatOfHuggingFacesLibrary) {
-  const bpe::Nfc nfc;
+TEST(NormalForm, IsThatOfHuggingFacesLibrary) {
+  const normal::NormalForm nfc(normal::Form::c);
   std::string memory;
   ASSERT_GT(added_golden().at("nfc").array().size(), 150U);
   for (const Json& pair : added_golden().at("nfc").array()) {

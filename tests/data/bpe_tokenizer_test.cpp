@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/json.h"
-#include "data/bpe/nfc.h"
 #include "data/bpe/tokenizer_json.h"
 #include "data/bpe/words.h"
+#include "data/normal/normal_form.h"
 #include "data/support.h"
 #include "data/tokenizer_choice.h"
 #include "io/file.h"
@@ -126,8 +126,8 @@ TEST(Bpe, LongWordsMergeLikeShortOnes) {
   EXPECT_LE(ids.size(), 10000U);
 }
 
-TEST(Nfc, Normalises) {
-  const bpe::Nfc nfc;
+TEST(NormalForm, Normalises) {
+  const normal::NormalForm nfc(normal::Form::c);
   std::string memory;
   EXPECT_EQ(nfc("e\xCC\x81", memory), "\xC3\xA9");
   EXPECT_EQ(nfc("a\xCC\xA7\xCC\x81", memory), "\xC3\xA1\xCC\xA7");                 // marks in their order
@@ -143,8 +143,8 @@ TEST(TokenizerJson, RefusesOtherKindsByName) {
   EXPECT_TRUE(contains(refusal(with(json, "model", "end_of_word_suffix", "</w>")), "end_of_word_suffix"));
   EXPECT_TRUE(contains(refusal(with(json, "model", "dropout", 0.1)), "at random"));
   Json other = json;
-  other.set("normalizer", Json::Object{{"type", "NFKC"}});
-  EXPECT_TRUE(contains(refusal(other), "NFKC"));
+  other.set("normalizer", Json::Object{{"type", "Nmt"}});
+  EXPECT_TRUE(contains(refusal(other), "Nmt"));
   other = json;
   other.set("pre_tokenizer", nullptr);
   EXPECT_TRUE(contains(refusal(other), "decoder \"ByteLevel\""));
@@ -153,10 +153,10 @@ TEST(TokenizerJson, RefusesOtherKindsByName) {
   other = small(1);
   Json sequence = other.at("pre_tokenizer");
   Json::Array parts = sequence.at("pretokenizers").array();
-  parts[0].set("pattern", Json::Object{{"Regex", "\\b"}});
+  parts[0].set("pattern", Json::Object{{"Regex", "\\G"}});
   sequence.set("pretokenizers", parts);
   other.set("pre_tokenizer", sequence);
-  EXPECT_TRUE(contains(refusal(other), "\\b, which is not supported"));
+  EXPECT_TRUE(contains(refusal(other), "\\G, which is not supported"));
 }
 
 TEST(TokenizerJson, RefusesMergesThatContradictTheVocabulary) {

@@ -43,6 +43,9 @@ TEST(Regex, MatchesAsOniguruma) {
   EXPECT_EQ(found(R"([^(\s|[.,!])]+)", "ab c.d(e"), "ab|c|d|e|");
   EXPECT_EQ(found(R"(\x{4E00}\u4e01|\x41|\t.)", "\u4E00\u4E01A\tx"), "\u4E00\u4E01|A|\tx|");
   EXPECT_EQ(found(R"(\P{L}+|\p{^Lu}\D\W?)", "1.aB"), "1.|aB|");
+  EXPECT_EQ(found(R"(\b\w|\w\B.)", "abc, c-d"), "a|bc|c|d|");
+  EXPECT_EQ(found(R"((?<=\d)[a-z]+|(?<!x|\s\s)\.)", "1ab cd .x.  ."), "ab|.|");
+  EXPECT_EQ(found(R"((?<=ab|\u00e9.)c)", "abc \u00e9\u00e9c xc"), "c|c|");
   EXPECT_EQ(found("[^a]b",
                   "\xFF"
                   "b\xC3"),
@@ -55,7 +58,10 @@ TEST(Regex, RefusesWhatItDoesNotKnow) {
   for (const auto& [pattern, what] :
        std::vector<std::pair<std::string, std::string>>{{"a$", "operator $"},
                                                         {"^a", "operator ^"},
-                                                        {R"(\bx)", R"(\b)"},
+                                                        {R"(\Gx)", R"(\G)"},
+                                                        {"(?<=a+)x", "several lengths"},
+                                                        {"(?<!a(?=b))x", "a look within"},
+                                                        {R"(\b)", "matches nothing"},
                                                         {R"(\p{Han})", "property Han"},
                                                         {"(?<x>a)", "(?<x"},
                                                         {"(?>a)", "(?>"},

@@ -4,6 +4,7 @@ Skips without the package tokenizers. The tokenizers are small ones, trained her
 """
 
 import array
+import io
 import json
 import os
 import random
@@ -101,6 +102,8 @@ BYTES = {
     "previous": byte_level(split(r"\d", "merged_with_previous"), split(r"\s", "merged_with_next")),
     "next": byte_level(split("e+", "merged_with_next"), split(r"\S+", "contiguous", True)),
     "literal": byte_level(pre_tokenizers.Split(", ", "removed"), split(r"\p{L}+?\p{N}"), regex=True),
+    "borders": byte_level(split(r"\b\p{L}+\b|\B\p{N}+"), regex=True),
+    "lookbehind": byte_level(split(r"(?<=\d)\p{L}+|(?<!\s|[.,]x)\p{P}"), regex=True),
     "lookahead": byte_level(split(r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"), split(r"[[;:]&&[^;]]|\x41\u0042"), regex=True),
 }
 
@@ -161,6 +164,25 @@ def added(tokenizer):
     return tokenizer
 
 
+def charsmap():
+    """SentencePiece's map of characters for T5 and XLM-R; none without the package."""
+    try:
+        import sentencepiece
+        from sentencepiece import sentencepiece_model_pb2
+    except ImportError:
+        return None
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["a b c d e f g"] * 20), model_writer=model, vocab_size=12,
+                                             normalization_rule_name="nmt_nfkc", minloglevel=2)
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.getvalue())
+    return normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
+
+
+def sequence(*steps):
+    return normalizers.Sequence(list(steps))
+
+
 ALWAYS, FIRST = SPACES("▁", "always"), SPACES("▁", "first", False)
 FUSED = decoders.Sequence([*LLAMA_DECODER, decoders.Strip(" ", 1, 0)])
 GEMMA = pre_tokenizers.Split(" ", "merged_with_previous")
@@ -181,6 +203,15 @@ KINDS |= {
     "unigram": lambda: unigram(ALWAYS, None),
     "unigram-bytes": lambda: unigram(ALWAYS, normalizers.Sequence([normalizers.NFC(), *TRIMMED]), fallback=True),
 }
+
+NORMALIZERS = {"nfd": normalizers.NFD(), "nfkc": normalizers.NFKC(), "nfkd": normalizers.NFKD(), "lowercase": normalizers.Lowercase(),
+               "accents": normalizers.StripAccents(), "bert": sequence(normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase())}
+KINDS |= {name: lambda n=normalizer: with_bytes(byte_level(regex=True), n) for name, normalizer in NORMALIZERS.items()}
+KINDS |= {"nfkc-mistral": lambda: sentences(ALWAYS, sequence(normalizers.NFKC(), normalizers.Lowercase()), FIRST, decoders.Metaspace("▁", "first", False)),
+          "unigram-nfkd": lambda: unigram(ALWAYS, sequence(normalizers.NFKD(), normalizers.StripAccents(), *TRIMMED))}
+if (MAP := charsmap()) is not None:
+    KINDS |= {"charsmap": lambda: unigram(ALWAYS, MAP), "xlm-r": lambda: unigram(ALWAYS, sequence(MAP, normalizers.Replace(Regex(" {2,}"), " "))),
+              "charsmap-first": lambda: sentences(ALWAYS, MAP, FIRST, decoders.Metaspace("▁", "first", False))}
 
 
 class Ids(unittest.TestCase):

@@ -19,7 +19,8 @@ constexpr const char* remedy = "take the vocabulary and the merges that were pub
 }  // namespace
 
 std::optional<Pattern> Model::only_pattern() const {
-  const bool nfc = std::ranges::all_of(normalizer, [](const NormalRule& rule) { return rule.kind == NormalRule::Kind::nfc; });
+  const bool nfc = std::ranges::all_of(
+      normalizer, [](const NormalRule& rule) { return rule.kind == NormalRule::Kind::form && rule.form == normal::Form::c; });
   const bool alone = splits.size() == 1 || (splits.size() == 2 && splits[1].kind == SplitRule::Kind::alphabet);
   return byte_level && nfc && alone && splits[0].kind == SplitRule::Kind::words ? std::optional(splits[0].pattern) : std::nullopt;
 }

@@ -20,9 +20,7 @@ constexpr std::size_t most_growth = 64;
 Normalizer::Normalizer(std::vector<NormalRule> rules, const std::function<std::size_t(std::string_view)>& most_ids)
     : rules_(std::move(rules)) {
   for (const NormalRule& rule : rules_) {
-    if (rule.kind == NormalKind::nfc) {
-      if (!nfc_) nfc_ = std::make_unique<Nfc>();
-      const std::size_t growth = &rule == rules_.data() ? Nfc::most_growth : 4 * Nfc::most_growth;  // an id may be four bytes
+    if (const std::size_t growth = growth_of(rule, &rule == rules_.data()); growth > 0) {
       growth_ *= growth;
       prefix_ *= growth;
     } else if (rule.kind == NormalKind::replace) {
@@ -38,6 +36,21 @@ Normalizer::Normalizer(std::vector<NormalRule> rules, const std::function<std::s
                       "use a tokenizer without such a normalizer");
     }
   }
+}
+
+// By how much a rule that goes by characters makes a text longer; 0: it is none. `first`: the text is measured in bytes, else in
+// ids, of which one may be a character of four bytes.
+std::size_t Normalizer::growth_of(const NormalRule& rule, bool first) {
+  const std::size_t bytes = first ? 1 : 4;
+  if (rule.kind == NormalKind::charsmap) return bytes * rule.map->most_growth();
+  if (rule.kind == NormalKind::form) {
+    const normal::NormalForm& form = forms_.try_emplace(rule.form, rule.form).first->second;
+    return first ? form.most_growth() : form.longest();
+  }
+  if (rule.kind != NormalKind::lower_case && rule.kind != NormalKind::accents) return 0;
+  if (!letters_) letters_ = std::make_unique<normal::Letters>();
+  if (rule.kind == NormalKind::accents) return 1;
+  return std::max(normal::Letters::most_growth, bytes);
 }
 
 std::string_view Normalizer::replace(const NormalRule& rule, std::string_view text, std::string& out, NormalScratch& scratch) {
@@ -69,8 +82,18 @@ std::string_view Normalizer::operator()(std::string_view text, bool goes_on, Nor
     std::string& out = scratch.texts[which ? 1 : 0];
     const char* before = text.data();
     switch (rule.kind) {
-      case NormalKind::nfc:
-        text = (*nfc_)(text, out);
+      case NormalKind::form:
+        text = forms_.at(rule.form)(text, out);
+        break;
+      case NormalKind::lower_case:
+        text = letters_->lower_case(text, out);
+        break;
+      case NormalKind::accents:
+        scratch.begins = scratch.begins && (text.empty() || !letters_->is_accent(pattern::character_at(text, 0).value));
+        text = letters_->without_accents(text, out);
+        break;
+      case NormalKind::charsmap:
+        text = (*rule.map)(text, out);
         break;
       case NormalKind::prepend:
         if (goes_on || text.empty()) break;
@@ -103,12 +126,39 @@ std::string Normalizer::operator()(std::string_view text) const {
   return std::string((*this)(text, false, scratch));
 }
 
+namespace {
+
+/// What becomes of characters that a map may change; false: that depends on others, or `a` changes.
+bool map_images(const normal::Charsmap& map, char32_t a, std::vector<char32_t>& seen) {
+  const auto text_of = [](char32_t c) {
+    std::string text;
+    append_utf8(text, c);
+    return text;
+  };
+  if (map.goes_on(text_of(a)) || map.replacement(text_of(a))) return false;
+  for (char32_t& c : seen) {
+    if (map.goes_on(text_of(c))) return false;
+    const auto by = map.replacement(text_of(c));
+    if (by && by->empty()) return false;
+    if (by) c = pattern::character_at(*by, 0).value;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::vector<char32_t> Normalizer::images(char32_t a, char32_t b) const {
   constexpr char32_t metaspace = 0x2581;
   std::vector<char32_t> seen{b};
   for (const NormalRule& rule : rules_) {
-    if (rule.kind == NormalKind::nfc && std::ranges::any_of(seen, [](char32_t c) { return c >= 0x80 && c != metaspace; }))
-      return {};
+    const bool by_characters =
+        rule.kind != NormalKind::replace && rule.kind != NormalKind::prepend && rule.kind != NormalKind::strip;
+    if (by_characters && std::ranges::any_of(seen, [](char32_t c) { return c >= 0x80 && c != metaspace; })) return {};
+    if (rule.kind == NormalKind::lower_case) {
+      if (letters_->lower(a) != a) return {};
+      for (char32_t& c : seen) c = letters_->lower(c);
+    }
+    if (rule.kind == NormalKind::charsmap && !map_images(*rule.map, a, seen)) return {};
     if (rule.kind != NormalKind::replace) continue;
     const auto taken = [&](char32_t c) { return rule.find->may_take(c); };
     if (taken(a) || std::ranges::any_of(seen, [&](char32_t c) { return rule.find->reaches_over(a, c); })) return {};

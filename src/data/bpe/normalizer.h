@@ -3,13 +3,15 @@
 // The text that a tokenizer sees: the steps of a normalizer, one after another.
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "data/bpe/nfc.h"
 #include "data/bpe/rules.h"
+#include "data/normal/letters.h"
+#include "data/normal/normal_form.h"
 
 namespace lockstep::data::bpe {
 
@@ -38,10 +40,12 @@ class Normalizer {
   std::vector<char32_t> images(char32_t a, char32_t b) const;
 
  private:
+  std::size_t growth_of(const NormalRule& rule, bool first);
   static std::string_view replace(const NormalRule& rule, std::string_view text, std::string& out, NormalScratch& scratch);
 
   std::vector<NormalRule> rules_;
-  std::unique_ptr<Nfc> nfc_;  // where a rule needs it
+  std::map<normal::Form, normal::NormalForm> forms_;  // that rules need
+  std::unique_ptr<normal::Letters> letters_;          // where a rule needs them
   pattern::CharacterSet spaces_ = pattern::spaces();
   std::size_t growth_ = 1, prefix_ = 0;
 };

@@ -202,13 +202,35 @@ void check_keys(const Json& json, const std::string& what, std::string_view part
   }
 }
 
+namespace {
+
+// Normalizers without settings.
+struct NamedNormalizer {
+  std::string_view name;
+  NormalRule::Kind kind;
+  normal::Form form = normal::Form::c;
+};
+constexpr std::array<NamedNormalizer, 6> normalizer_names{{{"NFC", NormalRule::Kind::form, normal::Form::c},
+                                                           {"NFD", NormalRule::Kind::form, normal::Form::d},
+                                                           {"NFKC", NormalRule::Kind::form, normal::Form::kc},
+                                                           {"NFKD", NormalRule::Kind::form, normal::Form::kd},
+                                                           {"Lowercase", NormalRule::Kind::lower_case},
+                                                           {"StripAccents", NormalRule::Kind::accents}}};
+
+}  // namespace
+
 std::vector<NormalRule> normal_rules(const Json& tokenizer, const std::string& what) {
   std::vector<NormalRule> rules;
   for (const Json* part : parts_of(tokenizer, "normalizer", "normalizers", what)) {
     const std::string type = type_of(*part);
-    if (type == "NFC") {
+    const auto* const known = std::ranges::find(normalizer_names, type, &NamedNormalizer::name);
+    if (known != normalizer_names.end()) {
       check_keys(*part, what, type, {});
-      rules.push_back({.kind = NormalRule::Kind::nfc});
+      rules.push_back({.kind = known->kind, .form = known->form});
+    } else if (type == "Precompiled") {
+      check_keys(*part, what, type, {"precompiled_charsmap"});
+      rules.push_back({.kind = NormalRule::Kind::charsmap,
+                       .map = std::make_shared<const normal::Charsmap>(part->at("precompiled_charsmap").string())});
     } else if (type == "Prepend") {
       check_keys(*part, what, type, {"prepend"});
       rules.push_back({.kind = NormalRule::Kind::prepend, .content = part->at("prepend").string()});

@@ -13,14 +13,18 @@
 
 #include "base/json.h"
 #include "data/bpe/words.h"
+#include "data/normal/charsmap.h"
+#include "data/normal/normal_form.h"
 #include "data/pattern/regex.h"
 
 namespace lockstep::data::bpe {
 
 /// One step of a normalizer.
 struct NormalRule {
-  enum class Kind : std::uint8_t { nfc, prepend, replace, strip };
-  Kind kind = Kind::nfc;
+  enum class Kind : std::uint8_t { form, lower_case, accents, charsmap, prepend, replace, strip };
+  Kind kind = Kind::form;
+  normal::Form form = normal::Form::c;
+  std::shared_ptr<const normal::Charsmap> map = {};
   std::string content = {};                         ///< what is put before a text, or in place of matches
   std::shared_ptr<const pattern::Regex> find = {};  ///< of replace
   std::string literal = {};                         ///< of replace: the text that is found, if it is always the same

@@ -70,4 +70,28 @@ CharacterSet word_characters() {
   return set;
 }
 
+bool add_other_case(CharacterSet& set) {
+  for (char32_t c = 0x80; c < no_character; ++c) {
+    if (set.has(c)) return false;
+  }
+  for (char32_t upper = 'A'; upper <= 'Z'; ++upper) {
+    const char32_t lower = upper ^ 0x20U;
+    if (!set.has(upper) && !set.has(lower)) continue;
+    set.add(upper, upper);
+    set.add(lower, lower);
+    if (upper == 'S') set.add(0x17F, 0x17F);
+    if (upper == 'K') set.add(0x212A, 0x212A);
+  }
+  return true;
+}
+
+CharacterSet oniguruma_words() {
+  CharacterSet set, joiners;
+  for (const char32_t numeric : {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}) set.add(numeric, numeric);
+  joiners.add(0x200C, 0x200D);
+  joiners.invert();
+  set |= word_characters();
+  return set &= joiners;
+}
+
 }  // namespace lockstep::data::pattern

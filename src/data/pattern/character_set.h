@@ -42,5 +42,8 @@ class CharacterSet {
 CharacterSet category(std::string_view name);
 CharacterSet spaces();           ///< \s
 CharacterSet word_characters();  ///< \w, by Unicode's rules for regular expressions
+/// Adds the other case of letters of ASCII, and the long s and the sign of Kelvin; false: the set has other characters.
+bool add_other_case(CharacterSet& set);
+CharacterSet oniguruma_words();  ///< \w, as Oniguruma has it
 
 }  // namespace lockstep::data::pattern

@@ -26,6 +26,8 @@ Regex::Regex(std::string_view pattern) : program_(parse_pattern(pattern)) {
     Bytes& bytes = begins_.emplace_back();
     for (std::size_t byte = 0; byte < 256; ++byte) bytes.set(byte, byte >= 0x80 || set.has(static_cast<char32_t>(byte)));
   }
+  looks_back_ =
+      std::ranges::any_of(program_.code, [](const Instruction& one) { return one.op >= Op::behind && one.op <= Op::inside; });
   next_.resize(program_.code.size());
   other_.resize(program_.code.size());
   for (std::size_t code = 0; code < program_.code.size(); ++code) {
@@ -61,8 +63,15 @@ void Regex::follow(std::size_t code, std::vector<bool>& seen, Behind& behind) co
         break;
       case Op::look:
       case Op::avoid:
+      case Op::behind:
+      case Op::unbehind:
         behind.looks = true;
         code = target(code, instruction);
+        break;
+      case Op::border:
+      case Op::inside:
+        behind.looks = true;
+        ++code;
         break;
       case Op::match:
         behind.ends = true;
@@ -80,6 +89,7 @@ Regex::Behind Regex::behind(std::size_t code) const {
 }
 
 bool Regex::reaches_over(char32_t a, char32_t b) const {
+  if (looks_back_) return true;
   for (std::size_t code = 0; code < program_.code.size(); ++code) {
     const Instruction& instruction = program_.code[code];
     if (instruction.op > Op::all || !takes(code, a)) continue;
@@ -144,6 +154,25 @@ bool Regex::take_way(Place& place, std::string_view text, MatchScratch& scratch)
   return next || other;
 }
 
+// What is looked for behind has as many characters as it goes back, so its match ends here.
+bool Regex::looks(Place& place, std::string_view text, MatchScratch& scratch, Steps& steps) const {
+  const Instruction& instruction = program_.code[place.code];
+  if (instruction.op == Op::border || instruction.op == Op::inside)
+    return is_border({place.code++, place.at}, text) == (instruction.op == Op::border);
+  const bool back = instruction.op == Op::behind || instruction.op == Op::unbehind;
+  std::size_t from = place.at;
+  std::uint32_t left = back ? instruction.least : 0;
+  for (; left > 0 && from > 0; --left) from -= character_before(text, from).length;
+  const bool found = left == 0 && match(text, {place.code + 1, from}, scratch, steps) != none;
+  place.code = target(place.code, instruction);
+  return found == (instruction.op == Op::look || instruction.op == Op::behind);
+}
+
+bool Regex::is_border(const Place& place, std::string_view text) const {
+  const bool before = place.at > 0 && takes(place.code, character_before(text, place.at).value);
+  return before != (place.at < text.size() && takes(place.code, character_at(text, place.at).value));
+}
+
 bool Regex::go_back(Place& place, std::string_view text, std::size_t bottom, MatchScratch& scratch) {
   if (scratch.choices.size() == bottom) return false;
   MatchScratch::Choice& choice = scratch.choices.back();
@@ -177,8 +206,11 @@ std::size_t Regex::match(std::string_view text, Place place, MatchScratch& scrat
         break;
       case Op::look:
       case Op::avoid:
-        goes_on = (match(text, {place.code + 1, place.at}, scratch, steps) != none) == (instruction.op == Op::look);
-        place.code = target(place.code, instruction);
+      case Op::behind:
+      case Op::unbehind:
+      case Op::border:
+      case Op::inside:
+        goes_on = looks(place, text, scratch, steps);
         break;
       case Op::match:
         scratch.choices.resize(bottom);

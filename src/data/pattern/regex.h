@@ -15,14 +15,18 @@ namespace lockstep::data::pattern {
 
 struct Instruction {
   enum class Op : std::uint8_t {
-    set,    ///< takes a character of set `set`
-    run,    ///< takes `least` to `most` of them: as many as there are, and fewer when what follows fails
-    all,    ///< the same, and never fewer
-    split,  ///< goes on with the next; when that fails, `jump` further
-    skip,   ///< the same, the other way round
-    jump,   ///< goes on `jump` further
-    look,   ///< what follows up to `jump` must match here, and takes nothing
-    avoid,  ///< it must not match
+    set,       ///< takes a character of set `set`
+    run,       ///< takes `least` to `most` of them: as many as there are, and fewer when what follows fails
+    all,       ///< the same, and never fewer
+    split,     ///< goes on with the next; when that fails, `jump` further
+    skip,      ///< the same, the other way round
+    jump,      ///< goes on `jump` further
+    look,      ///< what follows up to `jump` must match here, and takes nothing
+    avoid,     ///< it must not match
+    behind,    ///< it must match what lies before, `least` characters of it
+    unbehind,  ///< it must not
+    border,    ///< one of the characters on both sides is of set `set`, and takes nothing
+    inside,    ///< both are, or none is
     match
   };
   Op op = Op::match;
@@ -83,6 +87,8 @@ class Regex {
   // One step each; false: it fails.
   bool take_run(Place& place, std::string_view text, MatchScratch& scratch, Steps& steps) const;
   bool take_way(Place& place, std::string_view text, MatchScratch& scratch) const;
+  bool looks(Place& place, std::string_view text, MatchScratch& scratch, Steps& steps) const;
+  bool is_border(const Place& place, std::string_view text) const;
   // To the last choice above `bottom`; false: there is none.
   static bool go_back(Place& place, std::string_view text, std::size_t bottom, MatchScratch& scratch);
   Behind behind(std::size_t code) const;
@@ -90,6 +96,7 @@ class Regex {
   bool takes(std::size_t code, char32_t c) const { return program_.sets[program_.code[code].set].has(c); }
 
   Program program_;
+  bool looks_back_ = false;
   std::vector<Bytes> begins_;        // by set: the first bytes of its characters, and all that may be
   std::vector<Bytes> next_, other_;  // by instruction: of a split's two ways
   Bytes first_;

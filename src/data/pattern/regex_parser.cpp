@@ -27,7 +27,6 @@ struct Part {
   bool empty = true;  // whether it may match no character
 };
 
-char other_case(char c) { return static_cast<char>(c ^ 0x20); }
 bool is_ascii_letter(char32_t c) { return (c | 0x20U) >= 'a' && (c | 0x20U) <= 'z'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -73,12 +72,14 @@ class Parser {
     if (depth > deepest) refuse("too many groups in each other");
     Part part = sequence(depth);
     if (!take("|")) return part;
-    const Part rest = alternatives_behind(depth);
-    Part both = jump(Op::split, part.code.size() + 2);
-    append(both, part);
-    append(both, jump(Op::jump, rest.code.size() + 1));
-    append(both, rest);
-    both.empty = part.empty || rest.empty;
+    return either(part, alternatives_behind(depth));
+  }
+  Part either(const Part& first, const Part& second) const {
+    Part both = jump(Op::split, first.code.size() + 2);
+    append(both, first);
+    append(both, jump(Op::jump, second.code.size() + 1));
+    append(both, second);
+    both.empty = first.empty || second.empty;
     return both;
   }
   // A long list is no deep one, but its calls are.
@@ -95,7 +96,11 @@ class Parser {
   }
 
   Part atom(int depth) {
+    if (take("(?<=")) return behind(Op::behind, depth);
+    if (take("(?<!")) return behind(Op::unbehind, depth);
     if (take("(")) return group(depth);
+    if (take("\\b")) return {{{.op = Op::border, .set = number_of(oniguruma_words())}}, true};
+    if (take("\\B")) return {{{.op = Op::inside, .set = number_of(oniguruma_words())}}, true};
     CharacterSet set;
     if (take("[")) {
       set = characters(depth);
@@ -126,15 +131,47 @@ class Parser {
         refuse(fmt::format("a group that begins with (?{}", text_.substr(at_, 2)));
     }
     Part inner = alternatives(depth + 1);
+    end_group(any_case);
+    return op == Op::match ? inner : looking(op, inner);
+  }
+  void end_group(bool any_case) {
     if (!take(")")) refuse("a group without an end");
     any_case_ = any_case;
     last_literal_ = 0;
-    if (op == Op::match) return inner;
+  }
+  Part looking(Op op, const Part& inner) const {
     Part part = jump(op, inner.code.size() + 2);
     append(part, inner);
     append(part, {{{.op = Op::match}}, true});
     part.empty = true;
     return part;
+  }
+
+  // Alternatives of different lengths are looked for one by one.
+  Part behind(Op op, int depth) {
+    const bool any_case = any_case_;
+    Part all;
+    do {
+      const Part inner = sequence(depth + 1);
+      Part one = looking(op, inner);
+      one.code[0].least = characters_in(inner);
+      if (!all.code.empty() && op == Op::behind) {
+        all = either(all, one);
+      } else {
+        append(all, one);  // of those that must not match, none may
+      }
+    } while (take("|"));
+    end_group(any_case);
+    return all;
+  }
+  std::uint32_t characters_in(const Part& part) const {
+    std::uint32_t count = 0;
+    for (const auto& [op, set, by, least, most] : part.code) {
+      if (op >= Op::look) refuse("a look within a look behind");
+      if (op > Op::all || least != most) refuse("a look behind at what may have several lengths");
+      count += least;
+    }
+    return count;
   }
 
   std::uint16_t number_of(CharacterSet set) {
@@ -208,15 +245,6 @@ class Parser {
     return std::nullopt;
   }
 
-  static CharacterSet oniguruma_words() {
-    CharacterSet set, joiners;
-    for (const char32_t numeric : {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}) set.add(numeric, numeric);
-    joiners.add(0x200C, 0x200D);
-    joiners.invert();
-    set |= word_characters();
-    return set &= joiners;
-  }
-
   char32_t hexadecimal(std::size_t digits) {
     const std::size_t end = digits == 0 ? std::min(text_.find('}', at_), text_.size()) : std::min(at_ + digits, text_.size());
     std::uint32_t value = 0;
@@ -247,7 +275,7 @@ class Parser {
     std::optional<CharacterSet> common;
     CharacterSet set;
     const auto meet = [&] {
-      if (any_case_) add_other_case(set);
+      if (any_case_ && !add_other_case(set)) refuse("a class beyond ASCII whose case does not matter");
       if (common) set &= *common;
     };
     for (bool first = true; first || !take("]"); first = false) {
@@ -281,20 +309,6 @@ class Parser {
       last = *end;
     }
     set.add(*first, last);
-  }
-
-  void add_other_case(CharacterSet& set) const {
-    for (char32_t c = 0x80; c < no_character; ++c) {
-      if (set.has(c)) refuse("a class beyond ASCII whose case does not matter");
-    }
-    for (char c = 'A'; c <= 'Z'; ++c) {
-      const auto upper = static_cast<char32_t>(c), lower = static_cast<char32_t>(other_case(c));
-      if (!set.has(upper) && !set.has(lower)) continue;
-      set.add(upper, upper);
-      set.add(lower, lower);
-      if (c == 'S') set.add(0x17F, 0x17F);
-      if (c == 'K') set.add(0x212A, 0x212A);
-    }
   }
 
   struct Repeats {

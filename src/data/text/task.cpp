@@ -23,7 +23,7 @@ constexpr std::string_view forms_remedy =
 
 [[noreturn]] void refuse(std::string message) { throw UserError(std::move(message), std::string(forms_remedy)); }
 
-const std::string& text_of(const Json& object, std::string_view key) {
+const std::string& text_member(const Json& object, std::string_view key) {
   const Json* const value = object.find(key);
   if (value == nullptr || !value->is_string()) refuse(fmt::format("\"{}\" is {}", key, value == nullptr ? "missing" : "no text"));
   return value->string();
@@ -87,8 +87,8 @@ std::string behind_a_blank(const std::string& text) { return " " + text; }
 
 TaskItem hellaswag(const Json& object) {
   TaskItem item;
-  item.context = without_marks(text_of(object, "activity_label") + ": " + text_of(object, "ctx_a") + " " +
-                               jinja::capitalized(text_of(object, "ctx_b")));
+  item.context = without_marks(text_member(object, "activity_label") + ": " + text_member(object, "ctx_a") + " " +
+                               jinja::capitalized(text_member(object, "ctx_b")));
   for (const std::string& ending : texts_of(object, "endings"))
     item.continuations.push_back(behind_a_blank(without_marks(ending)));
   item.right = index_of(object.find("label"), item.continuations.size());
@@ -109,15 +109,15 @@ TaskItem answer(const Json& object) {
 }
 
 TaskItem last_word(const Json& object) {
-  const std::string& text = text_of(object, "text");
+  const std::string& text = text_member(object, "text");
   const std::size_t blank = text.rfind(' ');
   if (blank == std::string::npos || blank == 0) refuse("the text is one word: nothing stands before it");
   return {.context = text.substr(0, blank), .continuations = {text.substr(blank)}};
 }
 
 TaskItem document(const Json& object) {
-  if (text_of(object, "text").empty()) refuse("the text is empty");
-  return {.context = {}, .continuations = {text_of(object, "text")}};
+  if (text_member(object, "text").empty()) refuse("the text is empty");
+  return {.context = {}, .continuations = {text_member(object, "text")}};
 }
 
 struct Form {

@@ -1,13 +1,14 @@
-#include "data/bpe/nfc.h"
+#include "data/normal/normal_form.h"
 
 #include <algorithm>
 #include <span>
 #include <utility>
 
 #include "base/text/utf8.h"
-#include "data/bpe/unicode_tables.h"
+#include "data/normal/normal_runs.h"
+#include "data/normal/unicode_tables.h"
 
-namespace lockstep::data::bpe {
+namespace lockstep::data::normal {
 namespace {
 
 // Hangul syllables are a sum: leading consonant, vowel, optional trailing consonant.
@@ -35,21 +36,34 @@ std::uint64_t key_of(char32_t first, char32_t second) { return std::uint64_t{fir
 
 }  // namespace
 
-Nfc::Nfc() : acts_(0x110000) {
+NormalForm::NormalForm(Form form) : composes_(form == Form::c || form == Form::kc), acts_(0x110000) {
   for (const CombiningRange& range : combining_classes()) {
     std::fill(acts_.begin() + range.first, acts_.begin() + range.last + 1, true);
   }
   for (const SingleDecomposition& single : single_decompositions()) acts_[single.point] = true;
   for (const PairDecomposition& pair : excluded_decompositions()) acts_[pair.point] = true;
   for (const PairDecomposition& pair : compositions()) {
-    acts_[pair.second] = true;
+    acts_[composes_ ? pair.second : pair.point] = true;
     pairs_.emplace(key_of(pair.first, pair.second), pair.point);
   }
+  if (!composes_) {
+    const auto first = acts_.begin() + hangul::syllables;
+    std::fill(first, first + hangul::syllable_count, true);
+  }
+  char32_t point = 0;
+  for_runs(form == Form::kc || form == Form::kd ? compatibility_runs() : "", [&](char32_t number, int sign) {
+    if (sign == 0) acts_[point += number] = true;
+    if (sign == 1) compatible_[point] += number;
+  });
   for (char32_t i = 0; i < hangul::vowel_count; ++i) acts_[hangul::vowels + i] = true;
   for (char32_t i = 1; i < hangul::trail_count; ++i) acts_[hangul::trails + i] = true;
 }
 
-void Nfc::decompose(char32_t point, std::vector<Mark>& out) const {
+void NormalForm::decompose(char32_t point, std::vector<Mark>& out) const {
+  if (const auto found = compatible_.find(point); found != compatible_.end()) {
+    for (const char32_t part : found->second) out.push_back({part, combining_class(part)});
+    return;
+  }
   if (point >= hangul::syllables && point < hangul::syllables + hangul::syllable_count) {
     const char32_t index = point - hangul::syllables;
     out.push_back({hangul::leads + index / (hangul::vowel_count * hangul::trail_count), 0});
@@ -66,7 +80,7 @@ void Nfc::decompose(char32_t point, std::vector<Mark>& out) const {
 }
 
 // The character that two make together; 0: none.
-char32_t Nfc::composed(char32_t first, char32_t second) const {
+char32_t NormalForm::composed(char32_t first, char32_t second) const {
   using namespace hangul;
   if (first >= leads && first < leads + lead_count && second >= vowels && second < vowels + vowel_count) {
     return syllables + ((first - leads) * vowel_count + (second - vowels)) * trail_count;
@@ -79,7 +93,7 @@ char32_t Nfc::composed(char32_t first, char32_t second) const {
   return found == pairs_.end() ? 0 : found->second;
 }
 
-void Nfc::compose(std::vector<Mark>& marks) const {
+void NormalForm::compose(std::vector<Mark>& marks) const {
   std::size_t written = 0, starter = marks.size();
   for (const Mark mark : marks) {
     const bool adjacent = starter < written && starter + 1 == written;
@@ -96,9 +110,10 @@ void Nfc::compose(std::vector<Mark>& marks) const {
   marks.resize(written);
 }
 
-bool Nfc::quiet(std::string_view text) const {
+bool NormalForm::quiet(std::string_view text) const {
   for (std::size_t at = 0; at < text.size();) {
-    if (static_cast<unsigned char>(text[at]) < 0xCC) {  // characters below U+0300, of which none acts, and bytes that are none
+    // Characters of ASCII, and in form C all below U+0300, do not act; nor do bytes that are none.
+    if (static_cast<unsigned char>(text[at]) < (composes_ && compatible_.empty() ? 0xCC : 0xC2)) {
       ++at;
       continue;
     }
@@ -110,7 +125,7 @@ bool Nfc::quiet(std::string_view text) const {
 }
 
 // Of valid UTF-8 in which only the first character may be one that does not act.
-std::string_view Nfc::normal(std::string_view part, std::vector<Mark>& marks, std::string& memory) const {
+std::string_view NormalForm::normal(std::string_view part, std::vector<Mark>& marks, std::string& memory) const {
   marks.clear();
   for (std::size_t at = 0; at < part.size();) {
     const CodePoint point = code_point_at(part, at);
@@ -125,13 +140,13 @@ std::string_view Nfc::normal(std::string_view part, std::vector<Mark>& marks, st
       return std::pair(a.combining_class, a.place) < std::pair(b.combining_class, b.place);
     });
   }
-  compose(marks);
+  if (composes_) compose(marks);
   memory.clear();
   for (const Mark& mark : marks) append_utf8(memory, mark.point);
   return memory;
 }
 
-std::string_view Nfc::operator()(std::string_view text, std::string& memory) const {
+std::string_view NormalForm::operator()(std::string_view text, std::string& memory) const {
   if (quiet(text)) return text;
   memory.clear();
   std::vector<Mark> marks;
@@ -153,4 +168,4 @@ std::string_view Nfc::operator()(std::string_view text, std::string& memory) con
   return memory;
 }
 
-}  // namespace lockstep::data::bpe
+}  // namespace lockstep::data::normal

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lockstep::data::bpe {
+namespace lockstep::data::normal {
 
 /// Code points first .. last.
 struct CombiningRange {
@@ -26,4 +26,4 @@ std::span<const SingleDecomposition> single_decompositions();
 std::span<const PairDecomposition> compositions();             ///< those that NFC composes again
 std::span<const PairDecomposition> excluded_decompositions();  ///< those that it leaves apart
 
-}  // namespace lockstep::data::bpe
+}  // namespace lockstep::data::normal

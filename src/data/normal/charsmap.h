@@ -1,0 +1,51 @@
+#pragma once
+
+// SentencePiece's precompiled map of characters: texts that are replaced, found by a double-array trie (Darts, Yata et al. 2007),
+// as tokenizers' Precompiled uses it (its crate spm_precompiled): clusters of less than six bytes as a whole, else characters,
+// each replaced by what the shortest known beginning becomes.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/normal/graphemes.h"
+
+namespace lockstep::data::normal {
+
+class Charsmap {
+ public:
+  /// `base64`: u32 bytes of the trie, its units, and texts that end with a zero. Throws UserError for what is none.
+  explicit Charsmap(std::string_view base64);
+
+  /// The text with all that is replaced: `text` itself where nothing is, else `memory`.
+  std::string_view operator()(std::string_view text, std::string& memory) const;
+  /// A text becomes at most so many times as long.
+  std::size_t most_growth() const { return growth_; }
+  /// What a character becomes; nothing: it stays.
+  std::optional<std::string_view> replacement(std::string_view character) const;
+  /// Whether something longer than the character begins with it.
+  bool goes_on(std::string_view character) const;
+
+ private:
+  /// A place in the trie, and whether a known text ends there.
+  struct Node {
+    std::size_t at;
+    bool ends = false;
+  };
+  /// Behind one more byte; nothing: no known text goes on so.
+  std::optional<Node> behind(const Node& node, char byte) const;
+  Node root() const;
+  void measure();  ///< finds the growth
+  std::string_view text_of(const Node& node) const;
+
+  std::vector<std::uint32_t> units_;
+  std::string texts_;
+  std::size_t growth_ = 1;
+  std::array<bool, 128> stays_{};  ///< by character of ASCII: it becomes nothing else, if it is a cluster
+  Graphemes graphemes_;
+};
+
+}  // namespace lockstep::data::normal
