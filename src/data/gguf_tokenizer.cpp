@@ -13,18 +13,19 @@
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/bpe/byte_alphabet.h"
 #include "data/bpe/tokenizer_json.h"
+#include "data/gguf_sentencepiece.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr const char *model_key = "tokenizer.ggml.model", *pre_key = "tokenizer.ggml.pre", *tokens_key = "tokenizer.ggml.tokens",
-                     *types_key = "tokenizer.ggml.token_type", *merges_key = "tokenizer.ggml.merges";
+                     *types_key = "tokenizer.ggml.token_type", *merges_key = "tokenizer.ggml.merges",
+                     *scores_key = "tokenizer.ggml.scores", *blank_key = "tokenizer.ggml.add_space_prefix";
 constexpr std::string_view byte_level_bpe = "gpt2";
 
 constexpr const char* incomplete = "give a complete GGUF file";
 
-/// gguf-py's TokenType.
-constexpr std::int64_t normal_token = 1, control_token = 3, user_token = 4, unused_token = 5;
+using gguf_token::control, gguf_token::normal, gguf_token::unused, gguf_token::user;
 
 /// How llama.cpp splits a text into words (llama_vocab::impl::load). The first row of a kind is written.
 struct Splitting {
@@ -85,8 +86,7 @@ std::optional<bpe::Pattern> pattern_of(const Json& json) {
   return bytes ? pattern : std::nullopt;
 }
 
-Lists lists_of_bpe(const Tokenizer& tokenizer) {
-  const Json json = Json::parse(tokenizer.tokenizer_json(), "tokenizer.json");
+Lists lists_of_bpe(const Json& json, const Tokenizer& tokenizer) {
   const Json& model = json.at("model");
   const std::optional<bpe::Pattern> pattern = pattern_of(json);
   const bool whole_words = says(model, "ignore_merges", false);
@@ -96,15 +96,15 @@ Lists lists_of_bpe(const Tokenizer& tokenizer) {
   Lists lists;
   lists.pre = splitting->name;
   lists.tokens.resize(static_cast<std::size_t>(tokenizer.vocabulary()));
-  lists.types.resize(lists.tokens.size(), unused_token);
+  lists.types.resize(lists.tokens.size(), unused);
   const auto set = [&](std::int64_t id, const std::string& text, std::int64_t type) {
     lists.tokens.at(static_cast<std::size_t>(id)) = text;
     lists.types.at(static_cast<std::size_t>(id)) = type;
   };
-  for (const auto& [text, id] : model.at("vocab").object()) set(id.integer(), text, normal_token);
+  for (const auto& [text, id] : model.at("vocab").object()) set(id.integer(), text, normal);
   if (const Json* added = json.find("added_tokens"); added != nullptr && added->is_array()) {
     for (const Json& token : added->array())
-      set(token.at("id").integer(), token.at("content").string(), says(token, "special", false) ? control_token : user_token);
+      set(token.at("id").integer(), token.at("content").string(), says(token, "special", false) ? control : user);
   }
   for (const Json& merge : model.at("merges").array()) {
     if (merge.is_array()) lists.merges.emplace_back(merge.array()[0].string() + " " + merge.array()[1].string());
@@ -123,7 +123,7 @@ Lists lists_of_characters(const Tokenizer& tokenizer) {
     for (std::size_t at = 1; at < bytes.size(); ++at)
       lists.merges.emplace_back(bpe::to_alphabet(bytes.substr(0, at)) + " " + bpe::to_alphabet(bytes.substr(at, 1)));
     lists.tokens.emplace_back(bpe::to_alphabet(bytes));
-    lists.types.emplace_back(normal_token);
+    lists.types.emplace_back(normal);
   }
   return lists;
 }
@@ -168,7 +168,7 @@ Json pre_tokenizer_of(bpe::Pattern pattern) {
 std::unique_ptr<Tokenizer> characters_of(const Json::Array& tokens, const Json::Array& types) {
   std::string all;
   char32_t last = 0;
-  for (std::size_t id = 0; id < tokens.size() && types[id].integer() != unused_token; ++id) {
+  for (std::size_t id = 0; id < tokens.size() && types[id].integer() != unused; ++id) {
     const std::string bytes = bpe::from_alphabet(tokens[id].string()).value_or("");
     const CodePoint one = bytes.empty() ? CodePoint{} : code_point_at(bytes, 0);
     if (one.length == 0 || one.length != bytes.size() || (id > 0 && one.value <= last)) return nullptr;
@@ -178,26 +178,63 @@ std::unique_ptr<Tokenizer> characters_of(const Json::Array& tokens, const Json::
   return all.empty() ? nullptr : make_char_tokenizer(std::move(all));
 }
 
+/// The lists of tokens and of their types, as long.
+std::pair<const Json::Array&, const Json::Array&> tokens_of(const Json& pairs, const std::string& what) {
+  const Json::Array &tokens = list_at(pairs, tokens_key, what), &types = list_at(pairs, types_key, what);
+  if (tokens.size() == types.size()) return {tokens, types};
+  throw UserError(
+      fmt::format("{}: \"{}\" has {} and \"{}\" {} elements", what, tokens_key, tokens.size(), types_key, types.size()),
+      incomplete);
+}
+
+/// Without keys llama.cpp puts a blank before a text, and <s>, which is id 1 (llama_vocab::impl::load).
+std::unique_ptr<Tokenizer> sentencepiece_of(const Json& pairs, const std::string& what) {
+  constexpr const char* begin_key = "tokenizer.ggml.bos_token_id";
+  const auto [tokens, types] = tokens_of(pairs, what);
+  if (says(pairs, "tokenizer.ggml.add_eos_token", false)) {
+    throw UserError(fmt::format("{}: its tokenizer ends each text with a token (\"tokenizer.ggml.add_eos_token\")", what),
+                    "use a file without it");
+  }
+  Json known = pairs;
+  if (pairs.find(begin_key) == nullptr) known.set(begin_key, 1);
+  const SentencePieceLists lists{
+      .tokens = tokens, .types = types, .scores = list_at(pairs, scores_key, what), .blank_before = says(pairs, blank_key, true)};
+  const Json json = sentencepiece_json(lists, begin_of(known, tokens, true), what);
+  return bpe::make_bpe_tokenizer(bpe::model_from_json(json, what), json.dump(), bpe::AddedTokens::found);
+}
+
 std::string text_at(const Json& pairs, const char* key) {
   const Json* value = pairs.find(key);
   return value != nullptr && value->is_string() ? value->string() : "";
 }
 
+/// llama.cpp finds tokens by their text, so that those that no text has need one each.
+void name_unused(Json::Array& tokens, const Json::Array& types) {
+  for (std::size_t id = 0; id < tokens.size(); ++id) {
+    if (types[id].integer() == unused) tokens[id] = fmt::format("[PAD{}]", id);
+  }
+}
+
 }  // namespace
 
 Json gguf_of_tokenizer(const Tokenizer& tokenizer, std::int64_t vocabulary) {
-  if (tokenizer.name() != "bpe" && tokenizer.name() != "char" && tokenizer.name() != "byte") refuse_to_write();
-  Lists lists = tokenizer.name() == "bpe" ? lists_of_bpe(tokenizer) : lists_of_characters(tokenizer);
-  if (std::ssize(lists.tokens) > vocabulary) {
-    throw UserError(fmt::format("the tokenizer has {} tokens, and the model knows {}", lists.tokens.size(), vocabulary),
+  const bool bpe = tokenizer.name() == "bpe";
+  if (!bpe && tokenizer.name() != "char" && tokenizer.name() != "byte") refuse_to_write();
+  if (tokenizer.vocabulary() > vocabulary) {
+    throw UserError(fmt::format("the tokenizer has {} tokens, and the model knows {}", tokenizer.vocabulary(), vocabulary),
                     "take the tokenizer that the model was trained with");
   }
-  lists.tokens.resize(static_cast<std::size_t>(vocabulary));
-  lists.types.resize(static_cast<std::size_t>(vocabulary), unused_token);
-  // llama.cpp finds tokens by their text, so that those that no text has need one each.
-  for (std::size_t id = 0; id < lists.tokens.size(); ++id) {
-    if (lists.types[id].integer() == unused_token) lists.tokens[id] = fmt::format("[PAD{}]", id);
+  const Json json = bpe ? Json::parse(tokenizer.tokenizer_json(), "tokenizer.json") : Json();
+  if (auto lists = bpe ? sentencepiece_lists(json, vocabulary) : std::nullopt) {
+    name_unused(lists->tokens, lists->types);
+    return Json::Object{{model_key, sentencepiece_model},       {pre_key, "default"},
+                        {tokens_key, std::move(lists->tokens)}, {scores_key, std::move(lists->scores)},
+                        {types_key, std::move(lists->types)},   {blank_key, lists->blank_before}};
   }
+  Lists lists = bpe ? lists_of_bpe(json, tokenizer) : lists_of_characters(tokenizer);
+  lists.tokens.resize(static_cast<std::size_t>(vocabulary));
+  lists.types.resize(static_cast<std::size_t>(vocabulary), unused);
+  name_unused(lists.tokens, lists.types);
   return Json::Object{{model_key, byte_level_bpe},
                       {pre_key, lists.pre},
                       {tokens_key, std::move(lists.tokens)},
@@ -207,26 +244,22 @@ Json gguf_of_tokenizer(const Tokenizer& tokenizer, std::int64_t vocabulary) {
 
 std::unique_ptr<Tokenizer> tokenizer_of_gguf(const Json& pairs, const std::string& what) {
   const std::string kind = text_at(pairs, model_key), pre = text_at(pairs, pre_key);
+  if (kind == sentencepiece_model) return sentencepiece_of(pairs, what);
   const auto* const splitting = std::ranges::find(splittings, pre, &Splitting::name);
   if (kind != byte_level_bpe || splitting == splittings.end()) {
     throw UserError(fmt::format("{}: its tokenizer, \"{}\" of kind \"{}\", is not supported", what, pre, kind),
-                    "read are byte-level BPEs that split as GPT-2's, Llama 3's or Qwen2's");
+                    "read are SentencePiece's BPEs, and byte-level ones that split as GPT-2's, Llama 3's or Qwen2's");
   }
-  const Json::Array &tokens = list_at(pairs, tokens_key, what), &types = list_at(pairs, types_key, what);
-  if (tokens.size() != types.size()) {
-    throw UserError(
-        fmt::format("{}: \"{}\" has {} and \"{}\" {} elements", what, tokens_key, tokens.size(), types_key, types.size()),
-        incomplete);
-  }
+  const auto [tokens, types] = tokens_of(pairs, what);
   if (std::unique_ptr<Tokenizer> characters = characters_of(tokens, types)) return characters;
   Json::Object vocabulary;
   Json::Array added;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto id = static_cast<std::int64_t>(i);
     const std::int64_t type = types[i].integer();
-    if (type != unused_token) vocabulary.emplace_back(tokens[i].string(), id);
-    if (type != control_token && type != user_token) continue;
-    added.emplace_back(Json::Object{{"id", id}, {"content", tokens[i]}, {"special", type == control_token}});
+    if (type != unused) vocabulary.emplace_back(tokens[i].string(), id);
+    if (type != control && type != user) continue;
+    added.emplace_back(Json::Object{{"id", id}, {"content", tokens[i]}, {"special", type == control}});
     for (const char* key : {"single_word", "lstrip", "rstrip", "normalized"}) added.back().set(key, false);
   }
   const Json json(

@@ -2,6 +2,7 @@
 
 #include "data/gguf_tokenizer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "data/bpe/bpe_tokenizer.h"
@@ -65,6 +66,71 @@ TEST(GgufTokenizer, HasATextForEveryId) {
   EXPECT_THROW(gguf_of_tokenizer(*small(), 10), UserError);
 }
 
+/// SentencePiece's BPE: "ab", "_a" and "_ab", of which the last comes of two pairs ('_': U+2581).
+Json sentencepiece(const char* merges = R"(["a b", "\u2581 a", "\u2581 ab", "\u2581a b"])") {
+  Json::Object vocabulary{{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
+  for (std::int64_t byte = 0; byte < 256; ++byte) vocabulary.emplace_back(fmt::format("<0x{:02X}>", byte), 3 + byte);
+  for (const char* token : {"\u2581", "a", "b", "ab", "\u2581a", "\u2581ab"})
+    vocabulary.emplace_back(token, std::ssize(vocabulary));
+  Json json = Json::parse(R"({
+    "added_tokens": [{"id": 0, "content": "<unk>", "special": true}, {"id": 1, "content": "<s>", "special": true},
+                     {"id": 2, "content": "</s>", "special": true}],
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
+                   {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
+    "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+                {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}})");
+  json.set("model", Json::Object{{"type", "BPE"},
+                                 {"unk_token", "<unk>"},
+                                 {"byte_fallback", true},
+                                 {"vocab", std::move(vocabulary)},
+                                 {"merges", Json::parse(merges)}});
+  return json;
+}
+
+TEST(GgufTokenizer, OfSentencePieceHasScoresForMerges) {
+  const auto before = tokenizer_from(sentencepiece());
+  Json pairs = gguf_of_tokenizer(*before, 270);
+  EXPECT_EQ(pairs.at("tokenizer.ggml.model").string(), "llama");
+  EXPECT_TRUE(pairs.at("tokenizer.ggml.add_space_prefix").boolean());
+  const Json::Array &scores = pairs.at("tokenizer.ggml.scores").array(), &types = pairs.at("tokenizer.ggml.token_type").array();
+  ASSERT_EQ(scores.size(), 270U);
+  EXPECT_EQ(scores[262].number(), 0) << "ab";
+  EXPECT_EQ(scores[263].number(), -1) << "_a";
+  EXPECT_EQ(scores[264].number(), -2) << "_ab, by the first of its pairs";
+  EXPECT_EQ(types[0].integer(), 2);
+  EXPECT_EQ(types[1].integer(), 3);
+  EXPECT_EQ(types[3].integer(), 6);
+  EXPECT_EQ(types[264].integer(), 1);
+  EXPECT_EQ(types[269].integer(), 5);
+  pairs.set("tokenizer.ggml.add_bos_token", true);
+  const auto after = tokenizer_of_gguf(pairs, "some.gguf");
+  for (const char* text : {"", "ab", "ab ab  a b", "\u2581ab\xC3\xBC\n", "<s>ab</s>"})
+    EXPECT_EQ(ids_in(*after, text), ids_in(*before, text)) << text;
+  ASSERT_EQ(after->begin_of_text().size(), 1U);
+  EXPECT_EQ(after->begin_of_text().front(), 1) << "llama.cpp's, where no key says which";
+}
+
+TEST(GgufTokenizer, OfSentencePieceIsRefusedWhereScoresAreNotItsMerges) {
+  const auto refusal = [](const Json& json) { return user_error([&] { gguf_of_tokenizer(*tokenizer_from(json), 270); }); };
+  EXPECT_NO_THROW(gguf_of_tokenizer(*tokenizer_from(sentencepiece()), 270));
+  const char* const none = "llama.cpp has no tokenizer that splits as this one does";
+  EXPECT_SAYS(none, refusal(sentencepiece(R"(["a b", "\u2581 a", "\u2581 ab"])"))) << "llama.cpp would merge _a and b, too";
+  EXPECT_SAYS(none, refusal(sentencepiece(R"(["a b", "\u2581 ab", "\u2581 a", "\u2581a b"])"))) << "another merge is between";
+  Json lower = sentencepiece();
+  lower.set("normalizer", Json::Object{{"type", "Lowercase"}});
+  EXPECT_SAYS(none, refusal(lower));
+  Json words = sentencepiece();
+  words.set("normalizer", nullptr).set("pre_tokenizer", Json::Object{{"type", "Metaspace"}, {"replacement", "\u2581"}});
+  EXPECT_NO_THROW(gguf_of_tokenizer(*tokenizer_from(words), 270)) << "no token reaches over a word's end";
+}
+
+TEST(GgufTokenizer, OfSentencePieceNamesWhatIsMissing) {
+  Json pairs = gguf_of_tokenizer(*tokenizer_from(sentencepiece()), 270);
+  EXPECT_SAYS("ends each text with a token", refused(Json(pairs).set("tokenizer.ggml.add_eos_token", true)));
+  EXPECT_SAYS("\"tokenizer.ggml.scores\" is missing", refused(Json(pairs).set("tokenizer.ggml.scores", nullptr)));
+  EXPECT_SAYS("270 tokens and 1 scores", refused(Json(pairs).set("tokenizer.ggml.scores", Json::Array{1.0})));
+}
+
 // Characters of several bytes are merged of them, one after the other.
 TEST(GgufTokenizer, OfCharactersHasMergesThatMakeThem) {
   const Json pairs = gguf_of_tokenizer(*make_char_tokenizer("ab\xC3\xBC\xE2\x82\xAC"), 5);
@@ -97,7 +163,7 @@ TEST(GgufTokenizer, OfAnotherKindIsRefused) {
     return refused(pairs);
   };
   EXPECT_SAYS("its tokenizer, \"\" of kind \"\", is not supported", refused(Json::Object{}));
-  EXPECT_SAYS("of kind \"llama\"", with("model", "llama"));
+  EXPECT_SAYS("of kind \"bert\"", with("model", "bert"));
   EXPECT_SAYS("\"deepseek-llm\"", with("pre", "deepseek-llm"));
   EXPECT_SAYS("\"tokenizer.ggml.merges\" is missing or no list", with("merges", "a b"));
   EXPECT_SAYS("\"tokenizer.ggml.tokens\" has 2000 and \"tokenizer.ggml.token_type\" 1 elements",
