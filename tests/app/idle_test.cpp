@@ -244,14 +244,14 @@ TEST(Idle, DefaultsOfARecipeAreNotComplainedOf) {
   EXPECT_EQ(idle({"optimizer.name=sgd", "optimizer.beta1=0.9"}).size(), 1U);
   EXPECT_EQ(idle({"optimizer.name=sgd", "optimizer=default"}), Words{});
   EXPECT_EQ(idle({"optimizer.name=sgd", "optimizer=shakespeare"}),
-            Words{"optimizer.beta2 = 0.99: it is of optimizer.name=AdamW alone"});
+            Words{"optimizer.beta2 = 0.99: it is of optimizer.name=AdamW and muon alone"});
   const TempFolder folder;
   RunConfig config;
   config.optimizer.name = "sgd";
   config.optimizer.eps = 1e-5;
   io::replace_file(folder / "recipe.toml", app::to_toml(config));
   EXPECT_EQ(resolve({.files = {folder / "recipe.toml"}, .overrides = {}, .ranks = 1}).idle,
-            Words{"optimizer.eps = 1e-05: it is of optimizer.name=AdamW alone"});
+            Words{"optimizer.eps = 1e-05: it is of optimizer.name=AdamW and muon alone"});
 }
 
 TEST(Idle, NanoGptsWordsCountToo) {

@@ -65,11 +65,11 @@ TEST_F(ReportCommand, WritesOnePageThatNeedsNothingElse) {
   const Outcome written = report({run("one"), run("piped"), "--html", out});
   ASSERT_EQ(written.code, 0) << written.err;
   const std::string page = file("report.html");
-  EXPECT_EQ(count(page, "<figure"), 5U);
+  EXPECT_EQ(count(page, "<figure"), 6U);
   EXPECT_EQ(count(page, "<path class=\"line r"),
-            2 * (2U + 2 + 2 * 2));  // losses, also of the validation text; throughput and MFU
+            2 * (2U + 2 + 2 * 2) + 1);  // losses, also of the validation text; throughput and MFU; one run's noise scale
   EXPECT_EQ(count(page, "<path class=\"ring r"), 2U);
-  EXPECT_EQ(count(page, "<h2>"), 9U);
+  EXPECT_EQ(count(page, "<h2>"), 10U);
   EXPECT_NE(page.find("<h2>Schedule</h2>"), std::string::npos);
   EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
   for (const char* foreign : {"<link", "src=", "url(", "@import", "href=", "fetch(", "https:"})
@@ -81,7 +81,7 @@ TEST_F(ReportCommand, APageHasThePointsAndARunOneColourEverywhere) {
   ASSERT_EQ(report({run("one"), run("piped"), "--html", run("report.html")}).code, 0);
   const std::string page = file("report.html");
   const std::vector<Json> charts = points_of(page);
-  ASSERT_EQ(charts.size(), 3U);
+  ASSERT_EQ(charts.size(), 4U);
   for (const Json& chart : charts) {
     EXPECT_EQ(chart.at("label").string(), "tokens");
     for (const Json& curve : chart.at("curves").array()) {
@@ -151,8 +151,8 @@ TEST_F(ReportCommand, TextOfFilesIsNoMarkup) {
   const std::string page = file("report.html");
   EXPECT_EQ(page.find("<b>&"), std::string::npos);
   EXPECT_EQ(page.find("alert(1)</script>"), std::string::npos);
-  EXPECT_EQ(count(page, "</script>"), 4U);
-  ASSERT_EQ(points_of(page).size(), 3U);
+  EXPECT_EQ(count(page, "</script>"), 5U);
+  ASSERT_EQ(points_of(page).size(), 4U);
   EXPECT_EQ(points_of(page)[0].at("curves").array()[0].at("name").string(), "a<b>&\"c<");
 }
 

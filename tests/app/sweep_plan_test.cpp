@@ -130,8 +130,8 @@ TEST(SweepPoints, TellWhatChangesNothingInThem) {
   const SweepWords words = sweep_words({"optimizer.beta1=0.8,0.9", "optimizer.name=sgd"}, problems);
   const std::vector<SweepPoint> points = sweep_points({.words = words, .files = {}, .ranks = {}, .steps = 200}).points;
   ASSERT_EQ(points.size(), 2U);
-  EXPECT_EQ(points[0].idle, std::vector<std::string>{"optimizer.beta1 = 0.8: it is of optimizer.name=AdamW alone"});
-  EXPECT_EQ(points[1].idle, std::vector<std::string>{"optimizer.beta1 = 0.9: it is of optimizer.name=AdamW alone"});
+  EXPECT_EQ(points[0].idle, std::vector<std::string>{"optimizer.beta1 = 0.8: it is of optimizer.name=AdamW and muon alone"});
+  EXPECT_EQ(points[1].idle, std::vector<std::string>{"optimizer.beta1 = 0.9: it is of optimizer.name=AdamW and muon alone"});
 }
 
 }  // namespace
