@@ -246,7 +246,8 @@ class Gguf(unittest.TestCase):
             file = self.folder / f"sp_{kind}.gguf"
             run("convert", folder, file)
             self.assertEqual(gguf.GGUFReader(file).fields["tokenizer.ggml.model"].contents(), "llama")
-            run("convert", file, self.folder / f"sp_{kind}_back")
+            run("convert", file, self.folder / f"sp_{kind}_in")
+            run("convert", self.folder / f"sp_{kind}_in", self.folder / f"sp_{kind}_back")
             back = Tokenizer.from_file(str(self.folder / f"sp_{kind}_back" / "tokenizer.json"))
             with served(file) as post:
                 for text in texts:
