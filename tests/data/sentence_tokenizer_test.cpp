@@ -166,7 +166,8 @@ TEST(SentenceTokenizer, RefusesByName) {
   const Json& unigram = kind("unigram-bytes");
   EXPECT_TRUE(contains(sentence_refusal(in_model(unigram, "unk_id", 100000)), "unk_id"));
   EXPECT_TRUE(contains(sentence_refusal(in_model(unigram, "vocab", Json::Array{})), "vocabulary is empty"));
-  EXPECT_TRUE(contains(sentence_refusal(in_model(unigram, "vocab", Json::Array{Json::Array{"a"}})), "not a token and its score"));
+  EXPECT_TRUE(
+      contains(sentence_refusal(in_model(unigram, "vocab", Json::Array{Json(Json::Array{"a"})})), "not a token and its score"));
 }
 
 }  // namespace
