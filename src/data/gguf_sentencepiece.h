@@ -26,7 +26,7 @@ struct SentencePieceLists {
   bool blank_before = false;
 };
 
-/// Of a tokenizer.json whose ids are below `vocabulary`; nothing where llama.cpp would give other ids.
+/// The lists of a tokenizer.json whose ids are below `vocabulary`; nothing where llama.cpp would give other ids.
 std::optional<SentencePieceLists> sentencepiece_lists(const Json& tokenizer, std::int64_t vocabulary);
 
 /// The tokenizer.json that the lists mean, with the merges that transformers makes of scores (convert_slow_tokenizer.py,

@@ -40,8 +40,8 @@ struct SamplerOptions {
   int shard = 0, shards = 1;
   /// Partition order: so many windows, neighbours in the text, are neighbours in every order. They divide its windows and a step.
   std::int64_t together = 1;
-  /// Of such windows: log-probabilities of each one's targets by a reference, by number. They may be filled in until the first
-  /// window is read.
+  /// The log-probabilities that a reference gives the targets of each such window, by number. They may be filled in until the
+  /// first window is read.
   std::shared_ptr<const std::vector<double>> references = {};
 };
 

@@ -44,7 +44,7 @@ struct RunData {
   std::optional<double> waiting() const;
   /// Tokens, of all logged steps; none: noise hides the gradient, or steps have one micro-batch.
   std::optional<double> noise_scale() const;
-  /// Of the last steps, mostly: sums in which older ones count 0.9 times as much with each line.
+  /// The scale by running sums: with each line what came before counts 0.9 times as much.
   Series noise(bool by_tokens) const;
   /// Loss by step, or by tokens.
   Series loss(bool by_tokens) const;

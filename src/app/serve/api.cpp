@@ -8,7 +8,6 @@
 #include <random>
 
 #include "app/serve/api_answer.h"
-#include "io/sha256.h"
 
 namespace lockstep::app {
 namespace {

@@ -2,7 +2,6 @@
 
 // The endpoints: /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics.
 
-#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -15,7 +14,7 @@ namespace lockstep::app {
 
 class Api {
  public:
-  /// `keys`: one of them is asked for everywhere but at /health; none: nobody is asked. What is referred to outlives this.
+  /// `keys`: every path but /health asks for one of them; empty: no path does. What is referred to outlives this.
   Api(const ServedModel& model, TextService& service, std::vector<std::string> keys, std::string fingerprint);
   /// Thread-safe.
   io::http::ServedAnswer answer(const io::http::ServedRequest& request);

@@ -176,7 +176,7 @@ void ApiAnswer::stream(const std::function<bool(std::string_view)>& put) {
       told = true;
       if (!event({choice_json(i, true)})) return;
     }
-    if (!told && texts_.size() == 1 && !put(": \n\n")) return;  // whether somebody is still there
+    if (!told && texts_.size() == 1 && !put(": \n\n")) return;  // false where the client has gone away
   }
   if (wants_usage_ && !event({}, usage())) return;
   put("data: [DONE]\n\n");

@@ -25,12 +25,12 @@ class ApiAnswer {
  public:
   using Texts = std::vector<std::shared_ptr<Writing>>;
   ApiAnswer(AnswerHead head, const ApiRequest& request, Texts texts, const data::Tokenizer& tokenizer);
-  /// Who is not answered to the end wants no more.
+  /// Abandons the texts that have not ended.
   ~ApiAnswer();
 
-  /// Waits for all texts. Nothing where `gone` says that nobody waits.
+  /// Waits for all texts. Returns nothing where `gone` says that the client has gone away.
   std::optional<std::string> whole(const std::function<bool()>& gone);
-  /// Puts events until all texts have ended, or nobody takes them.
+  /// Puts events until all texts have ended, or `put` returns false.
   void stream(const std::function<bool(std::string_view)>& put);
 
  private:

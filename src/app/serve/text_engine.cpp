@@ -3,18 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "app/published/published_files.h"
 #include "io/file.h"
 
 namespace lockstep::app {
 namespace {
-
-std::string name_of_folder(const std::string& folder) {
-  const std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
-}
 
 /// By the template that was `said`, else by what lies in the model's folder, else by what its run keeps of the model that it
 /// began with.
@@ -52,7 +46,7 @@ TextEngine::TextEngine(const ModelOptions& from, const TextEngineOptions& option
   Ledger ledger;
   workspace_.commit(session.runtime(), ledger);
   cache_.commit(session.runtime(), ledger);
-  model_ = {.name = options.name.empty() ? name_of_folder(from.model) : options.name,
+  model_ = {.name = options.name.empty() ? io::whole_path(from.model).filename().string() : options.name,
             .vocabulary = config.vocabulary,
             .longest = std::min(longest, batch_->longest()),
             .tokenizer = loaded_.tokenizer.get(),

@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -40,14 +39,14 @@ struct WrittenPart {
   Ending ending = Ending::none;        ///< else this part is the last one
 };
 
-/// A text on its way from who writes to who asked.
+/// A text on its way from the thread that writes it to the one that asked for it.
 class Writing {
  public:
   explicit Writing(AskedText asked) : asked_(std::move(asked)), stop_(asked_.stops) {}
   std::int64_t prompt_tokens() const { return std::ssize(asked_.text.prompt); }
   /// Waits up to so many seconds for something new; after that the part may be empty.
   WrittenPart take(double seconds);
-  /// Nobody wants the rest.
+  /// The client has gone away: the rest is not written.
   void abandon() { abandoned_ = true; }
 
  private:
@@ -97,7 +96,7 @@ class TextService {
   bool prepare_pass();
   void written(const train::WrittenToken& token);
   void take_figures();
-  /// Nobody is to wait for what will not come.
+  /// Ends every text, for no more will be written.
   void fail();
   train::TextBatch& batch_;
   const data::Tokenizer& tokenizer_;

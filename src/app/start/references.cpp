@@ -68,7 +68,7 @@ void write_references(const io::Path& path, const Origin& origin, const Training
   io::replace_file(path, file.dump() + "\n");
 }
 
-/// Of each window of `file`, which the ranks share. Collective.
+/// Measures each window of `file`; the ranks share them. Collective.
 void measure_windows(train::Engine& engine, const data::TokenFile& file, Runtime& runtime, LogProbabilities& into) {
   const std::int64_t samples = engine.config().samples, positions = engine.config().positions;
   data::WindowReader windows(file, data::whole_file_sampler(file, positions), samples, positions, std::ssize(into));

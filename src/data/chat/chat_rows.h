@@ -34,9 +34,9 @@ struct ChatRow {
   std::size_t prompt = 0;  ///< of a form with a completion: how many messages stand before it
 };
 
-/// Of a row of preferences a prompt with its chosen and its rejected answer, as rows of prompts with completions: of messages, or
-/// of texts. Where no list "prompt" stands beside messages, the prompt is what both begin with. Throws UserError, without a
-/// place.
+/// A row of preferences as two rows of prompts with completions: the prompt with its chosen, and with its rejected answer. They
+/// are messages or texts. Where no list "prompt" stands beside messages, the prompt is what both begin with. Throws UserError,
+/// without a place.
 struct AnswerPair {
   Json chosen, rejected;
   bool plain = false;  ///< of texts

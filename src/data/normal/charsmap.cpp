@@ -94,7 +94,7 @@ void Charsmap::measure() {
   }
 }
 
-// Of all known texts with which this one begins, the shortest counts.
+// The shortest known text with which this one begins counts.
 std::optional<std::string_view> Charsmap::replacement(std::string_view character) const {
   std::optional<Node> node = root();
   for (const char byte : character) {

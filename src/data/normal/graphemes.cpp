@@ -28,7 +28,7 @@ enum Kind : std::uint8_t {
   invalid
 };
 
-/// What of a cluster decides whether it goes on.
+/// The facts of a cluster that decide whether it goes on.
 struct Begun {
   Kind last;
   int regionals = 0;      // in a row, at its end

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 
-#include "base/math/elementary.h"
 #include "checkpoint/weight_source.h"
 #include "device/runtime.h"
 #include "tensor/bfloat16.h"

@@ -4,6 +4,7 @@
 #include <ranges>
 
 #include "base/error.h"
+#include "model/attention/kv_cache.h"
 
 namespace lockstep::train {
 
@@ -24,7 +25,7 @@ void PageBook::hold(Page& page) {
 
 std::optional<PageBook::Hold> PageBook::take(std::span<const std::int32_t> tokens, std::int64_t positions) {
   Hold result;
-  const std::int64_t needed = (positions + page_keys - 1) / page_keys;
+  const std::int64_t needed = model::pages_for(positions);
   result.pages.reserve(static_cast<std::size_t>(needed));
   std::int64_t idle = 0;  // of the known pages
   for (std::uint64_t before = 0; result.known + page_keys < std::ssize(tokens);) {

@@ -13,7 +13,7 @@ namespace {
 /// The library's stream over a connection of ours.
 class Stream final : public httplib::Stream {
  public:
-  /// Of a request `most` bytes are read.
+  /// Reads at most `most` bytes of a request.
   Stream(Connection& connection, std::uint64_t most) : connection_(connection), left_(most) {}
   bool too_long() const { return left_ == 0; }
   bool is_readable() const override { return connection_.readable(); }
