@@ -24,6 +24,17 @@ double roughly_parameters(const ModelConfig& config) {
   return static_cast<double>(config.layers) * block + 2 * width * static_cast<double>(config.vocabulary + config.block_size);
 }
 
+void check_longrope(const ModelConfig& config, std::vector<Problem>& problems) {
+  const auto demand = [&](std::string_view key, const std::vector<double>& factors) {
+    if (2 * std::ssize(factors) == config.head_size && std::ranges::all_of(factors, [](double f) { return f > 0; })) return;
+    problems.push_back({fmt::format("{} has {} factors: longrope needs one above 0 for each pair of the {} features of a head",
+                                    key, factors.size(), config.head_size),
+                        fmt::format("give {} numbers", config.head_size / 2)});
+  };
+  demand("model.rope_short_factors", config.rope.short_factors);
+  demand("model.rope_long_factors", config.rope.long_factors);
+}
+
 void check_rope(const ModelConfig& config, std::vector<Problem>& problems) {
   const Rope& rope = config.rope;
   if (config.head_size % 2 != 0) {
@@ -42,14 +53,16 @@ void check_rope(const ModelConfig& config, std::vector<Problem>& problems) {
     problems.push_back({fmt::format("model.rope_factor = {}: must be at least 1", rope.factor), "Llama 3.1 has 8"});
   }
   if (rope.scaling == RopeScaling::linear || rope.scaling == RopeScaling::dynamic) return;
-  if (!(rope.low_freq_factor > 0 && rope.low_freq_factor < rope.high_freq_factor)) {
+  const bool by_pairs = rope.scaling == RopeScaling::longrope;
+  if (by_pairs) check_longrope(config, problems);
+  if (!by_pairs && !(rope.low_freq_factor > 0 && rope.low_freq_factor < rope.high_freq_factor)) {
     problems.push_back({fmt::format("model.rope_low_freq_factor = {} is not between 0 and model.rope_high_freq_factor = {}",
                                     rope.low_freq_factor, rope.high_freq_factor),
                         "Llama 3.1 has 1 and 4, YaRN 1 and 32"});
   }
   if (!(rope.attention_factor > 0)) {
     problems.push_back({fmt::format("model.rope_attention_factor = {}: must be above 0", rope.attention_factor),
-                        "leave it out for 0.1 ln(model.rope_factor) + 1"});
+                        "leave it out for the usual one"});
   }
   if (rope.original_block_size < 1) {
     problems.push_back(
@@ -79,6 +92,16 @@ bool has_local_theta(const ModelConfig& config) {
 
 std::int64_t seen_keys(const ModelConfig& config, std::int64_t layer, std::int64_t positions) {
   return sees_window(config, layer) ? std::min(config.window, positions) : positions;
+}
+
+double usual_longrope_length(double rope_factor, std::int64_t original_block_size) {
+  if (rope_factor <= 1 || original_block_size <= 1) return 1;
+  return std::sqrt(1 + logarithm(rope_factor) / logarithm(static_cast<double>(original_block_size)));
+}
+
+const std::vector<double>& longrope_factors(const ModelConfig& config) {
+  const Rope& rope = config.rope;
+  return config.block_size > rope.original_block_size ? rope.long_factors : rope.short_factors;
 }
 
 double usual_attention_factor(double rope_factor) { return 0.1 * logarithm(std::max(rope_factor, 1.0)) + 1; }
@@ -119,6 +142,20 @@ std::vector<Problem> check(const ModelConfig& config) {
     problems.push_back({"model.window, model.global_every and model.rope_skip_every are not negative", "0 switches them off"});
   if (config.unit_offset && config.norm != NormKind::rmsnorm) {
     problems.push_back({"model.norm_unit_offset = true: LayerNorm has no gain of 1 + what is trained", "set model.norm=rmsnorm"});
+  }
+  if (config.qk_norm_whole && (!config.qk_norm || config.unit_offset)) {
+    problems.push_back(
+        {"model.qk_norm_whole = true: it says how model.qk_norm=true is meant, and has no gains of 1 + what is trained",
+         "set model.qk_norm=true and model.norm_unit_offset=false, or leave it out"});
+  }
+  if (!config.pre_norm && !config.post_norm) {
+    problems.push_back({"model.pre_norm = false: without model.post_norm=true nothing would be normalised",
+                        "set model.post_norm=true, or leave it out"});
+  }
+  if (!(config.residual_scale > 0 && config.logit_scale > 0)) {
+    problems.push_back({fmt::format("model.residual_scale = {} and model.logit_scale = {}: both must be above 0",
+                                    config.residual_scale, config.logit_scale),
+                        "1 changes nothing"});
   }
   if (!(config.embedding_scale > 0)) {
     problems.push_back({fmt::format("model.embedding_scale = {}: must be above 0", config.embedding_scale), "1 changes nothing"});
@@ -164,7 +201,10 @@ layout::ShardedDims whole_dims(const ModelConfig& config) {
                               .ffn_width = config.ffn_width,
                               .gated = config.gated,
                               .qk_norm = config.qk_norm,
+                              .qk_norm_whole = config.qk_norm_whole,
+                              .pre_norm = config.pre_norm,
                               .post_norm = config.post_norm,
+                              .scales_branches = config.residual_scale != 1,
                               .caps_logits = config.logit_softcap > 0,
                               .adapter_rank = config.adapter.rank,
                               .vocabulary = config.vocabulary,

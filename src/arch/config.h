@@ -17,8 +17,9 @@ enum class PositionKind : std::uint8_t { learned, rope };
 /// What comes between the products of the feed-forward layer. gelu is the exact one (erf).
 enum class ActivationKind : std::uint8_t { none, gelu, gelu_tanh, relu, silu };
 /// How rotary angles were stretched for a longer context: not, all alike, with a base that grows beyond the context only (so that
-/// within it nothing changes), by wavelength as Llama 3.1, or by YaRN (Peng et al. 2023).
-enum class RopeScaling : std::uint8_t { none, linear, dynamic, llama3, yarn };
+/// within it nothing changes), by wavelength as Llama 3.1, by YaRN (Peng et al. 2023), or each pair by a factor of its own
+/// (LongRoPE, Ding et al. 2024).
+enum class RopeScaling : std::uint8_t { none, linear, dynamic, llama3, yarn, longrope };
 /// gpt2: normal(0, 0.02), residual projections / sqrt(2 layers) (Radford et al. 2019). small, smaller: the same with a deviation
 /// that falls with the width C, sqrt(2 / (5 C)) (Nguyen and Salazar 2019) and sqrt(1 / (3 C)) (Smith et al. 2022, MT-NLG 530B),
 /// with which wide models diverge less. pytorch: what PyTorch's Linear and Embedding start from (uniform in
@@ -35,7 +36,9 @@ struct Rope {
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   std::int64_t original_block_size = 8192;
-  double attention_factor = 1;  ///< of yarn: queries and keys are so much longer
+  double attention_factor = 1;  ///< of yarn and longrope: queries and keys are so much longer
+  /// longrope: by how much each pair's frequency is divided, where the context is no longer than the original one, and beyond.
+  std::vector<double> short_factors = {}, long_factors = {};
   std::int64_t skip_every = 0;  ///< every so many layers one turns nothing (SmolLM3); 0: none does
   /// theta of layers that see the window alone, whose angles are not scaled (Gemma 3); 0: they are as the others.
   double local_theta = 0;
@@ -81,9 +84,13 @@ struct ModelConfig {
   bool bias = false;              ///< biases of norms and products, but for q, k, v
   bool qkv_bias = false;          ///< biases of q, k, v
   bool qk_norm = false;           ///< RMSNorm of each head's queries and keys, before they are turned (Qwen3)
+  bool qk_norm_whole = false;     ///< with qk_norm: of all heads' queries together, and of all keys (OLMo 2)
+  bool pre_norm = true;           ///< a norm before attention and before the feed-forward layer; OLMo 2 has none
   bool post_norm = false;         ///< a norm behind attention and behind the feed-forward layer, too (Gemma 3)
   bool unit_offset = false;       ///< RMSNorm has 1 + gain for a gain (Gemma)
   double embedding_scale = 1;     ///< rows of tokens are so much longer (Gemma: sqrt(C))
+  double residual_scale = 1;      ///< what a branch gives is so much longer when it is added (Granite)
+  double logit_scale = 1;         ///< of logits, before they are capped (Granite: 1 / logits_scaling)
   double attention_scale = 0;     ///< of scores; 0: 1 / sqrt(D)
   double attention_softcap = 0;   ///< scores x become cap tanh(x / cap) (Gemma 2); 0: they stay
   double logit_softcap = 0;       ///< the same of logits
@@ -110,6 +117,10 @@ bool sees_window(const ModelConfig& config, std::int64_t layer);
 bool has_local_theta(const ModelConfig& config);
 /// The keys that a query of a layer sees at most, of `positions`.
 std::int64_t seen_keys(const ModelConfig& config, std::int64_t layer, std::int64_t positions);
+/// LongRoPE's attention factor where none is given (Ding et al. 2024): sqrt(1 + ln(factor) / ln(original context)).
+double usual_longrope_length(double rope_factor, std::int64_t original_block_size);
+/// The factors of longrope in a context of block_size positions.
+const std::vector<double>& longrope_factors(const ModelConfig& config);
 /// YaRN's attention factor where none is given (Peng et al. 2023, equation 22): 0.1 ln(factor) + 1.
 double usual_attention_factor(double rope_factor);
 

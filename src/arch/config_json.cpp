@@ -24,11 +24,12 @@ constexpr std::array<Name<ActivationKind>, 5> activations{{{"none", ActivationKi
                                                            {"silu", ActivationKind::silu}}};
 constexpr std::array<Name<NormKind>, 2> norms{{{"layernorm", NormKind::layernorm}, {"rmsnorm", NormKind::rmsnorm}}};
 constexpr std::array<Name<PositionKind>, 2> positions{{{"learned", PositionKind::learned}, {"rope", PositionKind::rope}}};
-constexpr std::array<Name<RopeScaling>, 5> scalings{{{"none", RopeScaling::none},
+constexpr std::array<Name<RopeScaling>, 6> scalings{{{"none", RopeScaling::none},
                                                      {"linear", RopeScaling::linear},
                                                      {"dynamic", RopeScaling::dynamic},
                                                      {"llama3", RopeScaling::llama3},
-                                                     {"yarn", RopeScaling::yarn}}};
+                                                     {"yarn", RopeScaling::yarn},
+                                                     {"longrope", RopeScaling::longrope}}};
 constexpr std::array<Name<InitKind>, 4> inits{
     {{"gpt2", InitKind::gpt2}, {"pytorch", InitKind::pytorch}, {"small", InitKind::small}, {"smaller", InitKind::smaller}}};
 
@@ -62,6 +63,9 @@ Json rope_to_json(const Rope& rope) {
   json.set("high_freq_factor", rope.high_freq_factor);
   json.set("original_block_size", rope.original_block_size);
   if (rope.attention_factor != 1) json.set("attention_factor", rope.attention_factor);
+  if (rope.scaling != RopeScaling::longrope) return json;
+  json.set("short_factors", Json::Array(rope.short_factors.begin(), rope.short_factors.end()));
+  json.set("long_factors", Json::Array(rope.long_factors.begin(), rope.long_factors.end()));
   return json;
 }
 
@@ -77,6 +81,9 @@ Rope rope_from_json(const Json& json, std::string_view what) {
   rope.high_freq_factor = json.at("high_freq_factor").number();
   rope.original_block_size = json.at("original_block_size").integer();
   if (const Json* factor = json.find("attention_factor")) rope.attention_factor = factor->number();
+  if (rope.scaling != RopeScaling::longrope) return rope;
+  for (const Json& factor : json.at("short_factors").array()) rope.short_factors.push_back(factor.number());
+  for (const Json& factor : json.at("long_factors").array()) rope.long_factors.push_back(factor.number());
   return rope;
 }
 
@@ -122,9 +129,13 @@ Json to_json(const ModelConfig& config) {
   json.set("qkv_bias", config.qkv_bias);
   // What few models have is written where they have it, so that others' files stay as they were.
   if (config.qk_norm) json.set("qk_norm", true);
+  if (config.qk_norm_whole) json.set("qk_norm_whole", true);
+  if (!config.pre_norm) json.set("pre_norm", false);
   if (config.post_norm) json.set("post_norm", true);
   if (config.unit_offset) json.set("norm_unit_offset", true);
   if (config.embedding_scale != 1) json.set("embedding_scale", config.embedding_scale);
+  if (config.residual_scale != 1) json.set("residual_scale", config.residual_scale);
+  if (config.logit_scale != 1) json.set("logit_scale", config.logit_scale);
   if (config.attention_scale > 0) json.set("attention_scale", config.attention_scale);
   if (config.attention_softcap > 0) json.set("attention_softcap", config.attention_softcap);
   if (config.logit_softcap > 0) json.set("logit_softcap", config.logit_softcap);
@@ -157,9 +168,13 @@ ModelConfig model_from_json(const Json& json, std::string_view what) {
   config.bias = json.at("bias").boolean();
   config.qkv_bias = json.at("qkv_bias").boolean();
   if (const Json* norm = json.find("qk_norm")) config.qk_norm = norm->boolean();
+  if (const Json* norm = json.find("qk_norm_whole")) config.qk_norm_whole = norm->boolean();
+  if (const Json* norm = json.find("pre_norm")) config.pre_norm = norm->boolean();
   if (const Json* norm = json.find("post_norm")) config.post_norm = norm->boolean();
   if (const Json* offset = json.find("norm_unit_offset")) config.unit_offset = offset->boolean();
   if (const Json* scale = json.find("embedding_scale")) config.embedding_scale = scale->number();
+  if (const Json* scale = json.find("residual_scale")) config.residual_scale = scale->number();
+  if (const Json* scale = json.find("logit_scale")) config.logit_scale = scale->number();
   if (const Json* scale = json.find("attention_scale")) config.attention_scale = scale->number();
   if (const Json* cap = json.find("attention_softcap")) config.attention_softcap = cap->number();
   if (const Json* cap = json.find("logit_softcap")) config.logit_softcap = cap->number();

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
-#include "arch/huggingface/rope_json.h"
-#include "arch/rotary.h"
+#include "arch/gguf_rope.h"
 
 namespace lockstep::arch::gguf {
 namespace {
@@ -72,6 +70,20 @@ constexpr auto gemma2_names = std::to_array<Name>({{"model.embed_tokens", "token
                                                    {"model.layers.#.post_feedforward_layernorm", "blk.#.post_ffw_norm"},
                                                    {"model.norm", "output_norm"},
                                                    {"lm_head", "output"}});
+constexpr auto olmo2_names = std::to_array<Name>({{"model.embed_tokens", "token_embd"},
+                                                  {"model.layers.#.self_attn.q_proj", "blk.#.attn_q"},
+                                                  {"model.layers.#.self_attn.k_proj", "blk.#.attn_k"},
+                                                  {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
+                                                  {"model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm"},
+                                                  {"model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm"},
+                                                  {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
+                                                  {"model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm"},
+                                                  {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
+                                                  {"model.layers.#.mlp.up_proj", "blk.#.ffn_up"},
+                                                  {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
+                                                  {"model.layers.#.post_feedforward_layernorm", "blk.#.post_ffw_norm"},
+                                                  {"model.norm", "output_norm"},
+                                                  {"lm_head", "output"}});
 constexpr auto llama_keys = std::to_array<Key>({{"context_length", "max_position_embeddings", true},
                                                 {"embedding_length", "hidden_size", true},
                                                 {"feed_forward_length", "intermediate_size", true},
@@ -98,6 +110,10 @@ constexpr auto gemma2_keys = llama_keys_and(std::to_array<Key>({{"attention.slid
 constexpr auto gemma3_keys = llama_keys_and(std::to_array<Key>({{"attention.sliding_window", "sliding_window"},
                                                                 {"rope.freq_base_swa", "rope_local_base_freq"},
                                                                 {"final_logit_softcapping", "final_logit_softcapping"}}));
+constexpr auto granite_keys = llama_keys_and(std::to_array<Key>({{"embedding_scale", "embedding_multiplier"},
+                                                                 {"residual_scale", "residual_multiplier"},
+                                                                 {"attention.scale", "attention_multiplier", true},
+                                                                 {"logit_scale", "logits_scaling", true}}));
 
 // Keys of a config.json that GGUF says otherwise, or not at all because llama.cpp knows it of the architecture.
 constexpr auto other_keys =
@@ -109,7 +125,7 @@ constexpr auto gemma_only_keys =
     std::to_array<std::string_view>({"query_pre_attn_scalar", "layer_types", "sliding_window_pattern"});
 
 // Where two have one name in GGUF the first is read.
-constexpr std::array<Architecture, 10> architectures{{{"gpt2", "gpt2", gpt2_names, gpt2_keys},
+constexpr std::array<Architecture, 12> architectures{{{"gpt2", "gpt2", gpt2_names, gpt2_keys},
                                                       {"llama", "llama", llama_names, llama_keys, true},
                                                       {"mistral", "llama", llama_names, llama_keys, true},
                                                       {"phi3", "phi3", phi3_names, phi3_keys},
@@ -118,7 +134,9 @@ constexpr std::array<Architecture, 10> architectures{{{"gpt2", "gpt2", gpt2_name
                                                       {"smollm3", "smollm3", llama_names, llama_keys, true},
                                                       {"gemma", "gemma", llama_names, llama_keys, false, true},
                                                       {"gemma2", "gemma2", gemma2_names, gemma2_keys, false, true},
-                                                      {"gemma3_text", "gemma3", gemma2_names, gemma3_keys, false, true}}};
+                                                      {"gemma3_text", "gemma3", gemma2_names, gemma3_keys, false, true},
+                                                      {"olmo2", "olmo2", olmo2_names, llama_keys},
+                                                      {"granite", "granite", llama_names, granite_keys, true}}};
 constexpr std::int64_t smollm3_skips = 4;  // llama.cpp's SmolLM3 has no other (n_no_rope_layer_step)
 
 /// `name` by the pattern `to` where it is one of `from`.
@@ -188,32 +206,6 @@ void check_gemma(const Architecture& architecture, const ModelConfig& config, co
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
-/// Llama 3.1's scaling leaves no trace but its factors. Published models differ in the factor and in the context before it, a
-/// power of two.
-Json rope_scaling_of(const TensorFacts& tensors, const Json& config, std::string_view what) {
-  constexpr std::int64_t longest = std::int64_t{1} << 20;
-  ModelConfig probe;
-  probe.head_size = 2 * std::ssize(tensors.rope_factors);
-  probe.position = PositionKind::rope;
-  if (const Json* theta = config.find("rope_theta")) probe.rope.theta = theta->number();
-  Rope& rope = probe.rope;
-  rope.scaling = RopeScaling::llama3;
-  rope.factor = std::round(*std::ranges::max_element(tensors.rope_factors) * 1024) / 1024;
-  const auto close = [](float a, float b) { return std::fabs(a - b) <= 1e-5F * std::fabs(a); };
-  const auto fits = [&] { return std::ranges::equal(rope_factors(probe), tensors.rope_factors, close); };
-  const bool possible = rope.theta > 0 && rope.factor >= 1;
-  bool found = possible && fits();  // with the context that is usual
-  for (std::int64_t context = longest; context > 1 && !found && possible; context /= 2) {
-    rope.original_block_size = context;
-    found = fits();
-  }
-  if (!found) {
-    throw UserError(fmt::format("{}: the factors in \"{}\" are not those of Llama 3.1", what, rope_factors_name),
-                    "take the model from its Hugging Face folder");
-  }
-  return huggingface::rope_json(rope);
-}
-
 /// A value of a key that says that its part is not there.
 bool says_nothing(const Json& value) {
   if (value.is_string()) return value.string() == "none";
@@ -271,6 +263,8 @@ Json pairs_of(const ModelConfig& config, const Json& json) {
     if (value == nullptr || (value->is_null() && !inner)) continue;
     pairs.set(fmt::format("{}.{}", architecture.name, key.gguf), inner ? Json(config.ffn_width) : *value);
   }
+  const Json scaling = scaling_pairs(config.rope);
+  for (const auto& [key, value] : scaling.object()) pairs.set(fmt::format("{}.{}", architecture.name, key), value);
   for (const auto& [key, value] : json.object()) {
     const bool known = std::ranges::find(architecture.keys, key, &Key::config) != architecture.keys.end() ||
                        std::ranges::find(other_keys, key) != other_keys.end() ||
@@ -308,8 +302,8 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
   }
   for (const auto& [key, value] : pairs.object()) {
     const std::string_view rest = key.starts_with(start) ? std::string_view(key).substr(start.size()) : "";
-    if (rest.empty() || says_nothing(value) || std::ranges::find(architecture.keys, rest, &Key::gguf) != architecture.keys.end())
-      continue;
+    const bool known = is_scaling_key(rest) || std::ranges::find(architecture.keys, rest, &Key::gguf) != architecture.keys.end();
+    if (rest.empty() || says_nothing(value) || known) continue;
     refuse(fmt::format("{} is {}: this key is not known", Json(key).dump(), value.dump().substr(0, 80)),
            "take the model from its Hugging Face folder");
   }
@@ -317,26 +311,16 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
   if (architecture.gemma) set_divisor(architecture, config);
   config.set("vocab_size", tensors.vocabulary);
   config.set("tie_word_embeddings", !tensors.head);
-  if (tensors.biases && architecture.name == "llama") config.set("attention_bias", true).set("mlp_bias", true);
-  if (!tensors.rope_factors.empty()) config.set("rope_scaling", rope_scaling_of(tensors, config, what));
+  if (tensors.biases && (architecture.name == "llama" || architecture.name == "granite"))
+    config.set("attention_bias", true).set("mlp_bias", true);
+  const Json* theta = config.find("rope_theta");
+  if (Json scaling = scaling_of_pairs(pairs, start, what); !scaling.is_null()) config.set("rope_scaling", std::move(scaling));
+  if (!tensors.rope_factors.empty())
+    config.set("rope_scaling", scaling_of_factors(tensors.rope_factors, theta != nullptr ? theta->number() : 10000, what));
   for (const char* key : {"bos_token_id", "eos_token_id"}) {
     if (const Json* id = pairs.find(fmt::format("tokenizer.ggml.{}", key))) config.set(key, *id);
   }
   return config;
-}
-
-std::vector<float> rope_factors(const ModelConfig& config) {
-  if (config.position != PositionKind::rope || config.rope.scaling == RopeScaling::none) return {};
-  if (config.rope.scaling != RopeScaling::llama3) {
-    throw UserError("the scaling of the model's rotary positions is not written to GGUF files",
-                    "write a Hugging Face folder: leave .gguf out of its name");
-  }
-  ModelConfig plain = config;
-  plain.rope.scaling = RopeScaling::none;
-  std::vector<float> factors = rotary_frequencies(plain);
-  const std::vector<float> scaled = rotary_frequencies(config);
-  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] /= scaled[i];
-  return factors;
 }
 
 }  // namespace lockstep::arch::gguf

@@ -35,8 +35,12 @@ class Table {
   void post_norm(UnitSpec& unit, const std::string& name, Role gain, Role bias_role) const {
     if (config_.post_norm) norm(unit, name, gain, bias_role);
   }
-  void head_gain(UnitSpec& unit, std::string name, Role role) const {
-    if (config_.qk_norm) add(unit, std::move(name), role, Shape{config_.head_size}, gain_start());
+  void pre_norm(UnitSpec& unit, const std::string& name, Role gain, Role bias_role) const {
+    if (config_.pre_norm) norm(unit, name, gain, bias_role);
+  }
+  void head_gain(UnitSpec& unit, std::string name, Role role, std::int64_t heads) const {
+    const std::int64_t together = config_.qk_norm_whole ? heads : 1;
+    if (config_.qk_norm) add(unit, std::move(name), role, Shape{together * config_.head_size}, gain_start());
   }
 
  private:
@@ -57,15 +61,15 @@ UnitSpec block_unit(const ModelConfig& c, const Table& table, std::int64_t index
   UnitSpec unit{fmt::format("h.{}", index), {}};
   const layout::ShardedDims dims = whole_dims(c);
   const std::int64_t attention_width = dims.attention_width(), qkv_width = dims.qkv_width(), up_width = dims.up_width();
-  table.norm(unit, prefix + "ln_1", Role::norm1_gain, Role::norm1_bias);
+  table.pre_norm(unit, prefix + "ln_1", Role::norm1_gain, Role::norm1_bias);
   table.matrix(unit, prefix + "attn.c_attn.weight", Role::qkv_weight, qkv_width, c.width);
   table.bias(unit, c.qkv_bias, prefix + "attn.c_attn.bias", Role::qkv_bias, qkv_width, c.width);
-  table.head_gain(unit, prefix + "attn.q_norm.weight", Role::query_gain);
-  table.head_gain(unit, prefix + "attn.k_norm.weight", Role::key_gain);
+  table.head_gain(unit, prefix + "attn.q_norm.weight", Role::query_gain, c.heads);
+  table.head_gain(unit, prefix + "attn.k_norm.weight", Role::key_gain, c.kv_heads);
   table.matrix(unit, prefix + "attn.c_proj.weight", Role::attention_out_weight, c.width, attention_width, true);
   table.bias(unit, c.bias, prefix + "attn.c_proj.bias", Role::attention_out_bias, c.width, attention_width);
   table.post_norm(unit, prefix + "post_1", Role::post1_gain, Role::post1_bias);
-  table.norm(unit, prefix + "ln_2", Role::norm2_gain, Role::norm2_bias);
+  table.pre_norm(unit, prefix + "ln_2", Role::norm2_gain, Role::norm2_bias);
   table.matrix(unit, prefix + "mlp.c_fc.weight", Role::up_weight, up_width, c.width);
   table.bias(unit, c.bias, prefix + "mlp.c_fc.bias", Role::up_bias, up_width, c.width);
   table.matrix(unit, prefix + "mlp.c_proj.weight", Role::down_weight, c.width, c.ffn_width, true);

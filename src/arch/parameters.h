@@ -21,7 +21,7 @@ enum class Role : std::uint8_t {
   norm1_bias,
   qkv_weight,  ///< [(H + 2K) D, C]: q, k, v
   qkv_bias,
-  query_gain,  ///< [D], of all heads
+  query_gain,  ///< [D], of all heads; or [H D], and of keys [K D], where all are normalised together
   key_gain,
   attention_out_weight,
   attention_out_bias,

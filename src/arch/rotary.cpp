@@ -54,6 +54,8 @@ double scaled(const ModelConfig& config, double frequency, std::int64_t pair) {
       return llama3_scaled(config.rope, frequency);
     case RopeScaling::yarn:
       return Yarn(config).scaled(frequency, pair);
+    case RopeScaling::longrope:
+      return frequency / longrope_factors(config)[static_cast<std::size_t>(pair)];
   }
   throw BrokenRule("a scaling is one of these");
 }

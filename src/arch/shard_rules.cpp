@@ -50,6 +50,12 @@ layout::ShardRule shard_rule(const ModelConfig& config, Role role) {
       return shard_rule(config, Role::attention_out_weight);
     case Role::down_a:
       return shard_rule(config, Role::down_weight);
+    case Role::query_gain:
+      if (config.qk_norm_whole) return {0, {query_heads(config)}};
+      return {.axis = -1, .groups = {}, .partial = true};
+    case Role::key_gain:
+      if (config.qk_norm_whole) return {0, {kv_heads(config)}};
+      return {.axis = -1, .groups = {}, .partial = true};
     // Each rank makes its part of their gradients: of its features that come out, or of those that go in.
     case Role::query_a:
     case Role::key_a:
@@ -58,8 +64,6 @@ layout::ShardRule shard_rule(const ModelConfig& config, Role role) {
     case Role::up_a:
     case Role::out_b:
     case Role::down_b:
-    case Role::query_gain:
-    case Role::key_gain:
       return {.axis = -1, .groups = {}, .partial = true};
     case Role::attention_out_weight:
       return {1, {query_heads(config)}};

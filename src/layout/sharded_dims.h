@@ -14,7 +14,10 @@ struct ShardedDims {
   std::int64_t ffn_width = 0;     ///< F
   bool gated = false;             ///< the feed-forward layer has a gate beside what goes up
   bool qk_norm = false;           ///< queries and keys are normalised head by head
+  bool qk_norm_whole = false;     ///< all heads of queries together, and all of keys
+  bool pre_norm = true;           ///< what attention and the feed-forward layer read is normalised
   bool post_norm = false;         ///< what attention and the feed-forward layer give is normalised
+  bool scales_branches = false;   ///< what they give is multiplied before it is added
   bool caps_logits = false;       ///< logits go through a hyperbolic tangent
   std::int64_t adapters = 0;      ///< low-rank products beside those of a block's matrices
   std::int64_t adapter_rank = 0;  ///< r, of all of them

@@ -91,8 +91,9 @@ void Canonical::take_vocabulary(const arch::ModelConfig& config, int first, int 
 
 void Canonical::declare(Arena& gradients, Arena& workspace, DType type, bool embedding, bool head) {
   const std::int64_t width = dims_.width, microbatch = sizes_.tokens.rows();
-  workspace.declare(partials_, "sums of ranges", Shape{2, ranges_, width}, DType::f32);
-  if (dims_.qk_norm) {
+  const std::int64_t widest = std::max(2 * width, dims_.qk_norm_whole ? dims_.attention_width() : 0);
+  workspace.declare(partials_, "sums of ranges", Shape{ranges_, widest}, DType::f32);
+  if (dims_.qk_norm && !dims_.qk_norm_whole) {
     const Shape sums{layout::canonical_ranges * ranges_ + 1, dims_.head_size};
     workspace.declare(head_sums_, "sums of ranges of heads", sums, DType::f32);
   }
@@ -134,10 +135,10 @@ void Canonical::for_ranges(const Range& own, const Pass& pass, const Visit& visi
   }
 }
 
-Tensor Canonical::cleared(std::int64_t count) const {
-  const Tensor partials = partials_.flat(0, count * ranges_ * dims_.width);
+Tensor Canonical::cleared(std::int64_t count, std::int64_t columns) const {
+  const Tensor partials = partials_.flat(0, count * ranges_ * columns);
   ops_->elementwise().zero(partials);
-  return partials.reshape(Shape{count * ranges_, dims_.width});
+  return partials.reshape(Shape{count * ranges_, columns});
 }
 
 // Ranks that have nothing of a range add zeros. In a matrix of rows of neighbours a column slice has every second one.
@@ -173,7 +174,7 @@ void Canonical::push(const ops::WeightWork& work) {
 
 void Canonical::norm_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const ops::NormBackward& call) {
   const std::int64_t width = dims_.width;
-  const Tensor partials = cleared(call.d_bias ? 2 : 1);
+  const Tensor partials = cleared(call.d_bias ? 2 : 1, width);
   for_ranges(boundary.outside(pass.grid()).positions, pass,
              [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
                const auto rows = [&](const Tensor& of) { return of ? of.slice_rows(first, count) : Tensor{}; };
@@ -224,9 +225,22 @@ void Canonical::heads_backward(ops::Norm& norm, parallel::Boundary& boundary, co
   leave_once(call.d_gain, counted.flat(0, dims_.head_size));
 }
 
+// Each tensor rank has all rows of its own features.
+void Canonical::width_gain(ops::SplitNorm& norm, const Pass& pass, const WidthGain& call) {
+  const std::int64_t columns = call.d_gain.elements();
+  const Tensor partials = cleared(1, columns);
+  for_ranges({0, pass.positions.count()}, pass, [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
+    norm.gain_gradient(partials.flat(range * columns, columns), call.d.slice_rows(first, count), call.x.slice_rows(first, count),
+                       call.rstd.flat(first, count), begun);
+  });
+  samples.add_up(*ops_, partials);
+  add_ranges(partials, ranges_);
+  leave_once(call.d_gain, partials.flat(0, columns));
+}
+
 void Canonical::sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows,
                          bool /*accumulate*/) {
-  const Tensor partials = cleared(1);
+  const Tensor partials = cleared(1, dims_.width);
   for_ranges(boundary.outside(pass.grid()).positions, pass,
              [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
                Sums::sum_rows(boundary, pass, partials.slice_rows(range, 1), rows.slice_rows(first, count), begun);

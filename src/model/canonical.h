@@ -31,6 +31,7 @@ class Canonical final : public Sums {
   void norm_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const ops::NormBackward& call) override;
   /// The gradient of the gain is of all ranks' heads and rows.
   void heads_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const HeadsBackward& call) override;
+  void width_gain(ops::SplitNorm& norm, const Pass& pass, const WidthGain& call) override;
   /// The sum is over all ranks' rows.
   void sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows, bool accumulate) override;
   /// d_tokens gets the rows of the whole step, once its last micro-batch is there; until then they are kept.
@@ -53,8 +54,8 @@ class Canonical final : public Sums {
   int range_of(std::int64_t head, bool of_keys) const;
   /// to [C] = a sum that all ranks of a sequence have: on the first of them, and zero on the others.
   void leave_once(const Tensor& to, const Tensor& sum) const;
-  /// The first `count` matrices of partials_, zero.
-  Tensor cleared(std::int64_t count) const;
+  /// [count ranges, columns] of partials_, zero.
+  Tensor cleared(std::int64_t count, std::int64_t columns) const;
   /// d_table [P, C] f32 = the sum of dy [R', C] by position (Embedding::backward_positions).
   void sum_positions(const Tensor& d_table, const Tensor& dy, const Tensor& starts) const;
 
@@ -62,7 +63,7 @@ class Canonical final : public Sums {
   ops::SumGrid step_tokens_;  ///< as `tokens`, of the rows of all micro-batches, one behind the other
   std::int64_t table_rows_;   ///< of learned positions, 0: there are none
   std::int64_t ranges_;       ///< of samples and positions in a micro-batch
-  Tensor partials_;           ///< [2, ranges, C] f32
+  Tensor partials_;           ///< [ranges, 2 C] f32, or as many columns as this rank has queries' features, if that is more
   Tensor head_sums_;          ///< [8 ranges of heads x ranges, and one, D] f32, where heads are normalised
   std::int64_t all_heads_;
   std::vector<Tensor> position_places_;  ///< [P, C] f32 each

@@ -63,6 +63,7 @@ Tensor Head::judged(const Tensor& matrix) const {
 
 void Head::make_logits(const Tensor& logits, const Tensor& normed, const Tensor& projection, const Tensor& tanhs) {
   context_.ops.linear().forward(logits, normed, projection);
+  scale(logits);
   const auto cap = static_cast<float>(context_.config.logit_softcap);
   if (cap > 0) context_.ops.elementwise().soft_cap(logits, tanhs, cap);
 }
@@ -78,7 +79,13 @@ Tensor Head::judge(const Tensor& normed, const Tensor& projection, const Objecti
     context_.ops.loss().forward(logits, chunk.targets, tokens, chunk.scale, chunk.loss);
   }
   if (tanhs) context_.ops.elementwise().soft_cap_backward(logits, tanhs);
+  if (chunk.scale) scale(logits);
   return logits;
+}
+
+void Head::scale(const Tensor& logits) {
+  const auto factor = static_cast<float>(context_.config.logit_scale);
+  if (factor != 1) context_.ops.elementwise().scale(logits, factor);
 }
 
 void Head::judge_parts(const Tensor& logits, const Objective& chunk) {

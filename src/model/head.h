@@ -79,7 +79,9 @@ class Head {
 
  private:
   bool is_local() const { return boundary_.kind() == parallel::BoundaryKind::local; }
-  /// The logits of `normed`, capped where the model caps them; `tanhs` as ops::Elementwise::soft_cap has it.
+  /// Multiplies by the model's scale of logits, if it has one.
+  void scale(const Tensor& logits);
+  /// The logits of `normed`, scaled, and capped where the model caps them; `tanhs` as ops::Elementwise::soft_cap has it.
   void make_logits(const Tensor& logits, const Tensor& normed, const Tensor& projection, const Tensor& tanhs);
   /// A chunk's logits of `normed` and their losses; with a scale they become their gradient.
   Tensor judge(const Tensor& normed, const Tensor& projection, const Objective& chunk);

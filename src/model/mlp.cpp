@@ -45,7 +45,7 @@ void Mlp::forward(const Pass& pass, const LayerWeights& w, BlockSaved& saved, co
   const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
   const Tensor x = saved.middle.slice_rows(0, out.rows());
   const Tensor activated = top(scratch.activated);
-  const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats2.slice_rows(0, x.rows()), scratch);
+  const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats2, scratch);
   const Halves kept = split(top(saved.pre_activation));
   ops::Epilogue epilogue{.activation = activation_of(context_), .gate = kept.gate};
   if (pass.training) epilogue.pre_activation = kept.up;
@@ -57,7 +57,7 @@ void Mlp::run_again(const Pass& pass, const LayerWeights& w, BlockSaved& saved, 
                     bool all) const {
   if (all && context_.config.post_norm) return forward(pass, w, saved, scratch.normed.slice_rows(0, rows), scratch);
   const Tensor x = saved.middle.slice_rows(0, rows);
-  const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats2.slice_rows(0, x.rows()), scratch);
+  const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats2, scratch);
   const Halves kept = split(saved.pre_activation.slice_rows(0, pass.rows()));
   project_up(kept.gate, kept.up, normed, w, {}, scratch);
 }
@@ -78,8 +78,8 @@ void Mlp::backward(const Pass& pass, const LayerWeights& w, const Gradients& gra
                 .gate = kept.gate,
                 .d_gate = d_kept.gate});
   sub_layer_.push_out(w, gradients, activated, d_branch, scratch);
-  const Tensor x = saved.middle.slice_rows(0, d.rows()), stats = saved.stats2.slice_rows(0, d.rows());
-  sub_layer_.enter_backward(pass, w, gradients, {x, stats, d_hidden, d}, scratch);
+  const Tensor x = saved.middle.slice_rows(0, d.rows());
+  sub_layer_.enter_backward(pass, w, gradients, {x, saved.stats2, d_hidden, d}, scratch);
 }
 
 }  // namespace lockstep::model

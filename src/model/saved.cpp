@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "layout/canonical_grid.h"
+
 namespace lockstep::model {
 namespace {
 
@@ -56,18 +58,19 @@ void declare(Arena& arena, BlockSaved& saved, const BlockSizes& sizes, const Sav
   const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
   if (needs.x) outside.matrix(saved.x, "x", dims.width);
   if (needs.kept) {
-    outside.statistics(saved.stats1, "stats1", 2);
+    if (dims.pre_norm) outside.statistics(saved.stats1, "stats1", 2);
     inside.spread(saved.qkv, "qkv", dims.qkv_width());
     if (dims.qk_norm) {
       inside.spread(saved.qk, "qk", dims.attention_width() + dims.kv_width());
-      Matrices(arena, rows.inside * (dims.heads + dims.kv_heads), type).statistics(saved.qk_stats, "qk_stats", 2);
+      const std::int64_t norms = dims.qk_norm_whole ? 2 : dims.heads + dims.kv_heads;
+      Matrices(arena, rows.inside * norms, type).statistics(saved.qk_stats, "qk_stats", dims.qk_norm_whole ? 1 : 2);
     }
   }
   if (needs.attention) inside.matrix(saved.attention, "attention", dims.attention_width());
   if (needs.kept) {
     attention.declare(arena, saved.attention_saved, {rows.inside, dims, type});
     outside.matrix(saved.middle, "middle", dims.width);
-    outside.statistics(saved.stats2, "stats2", 2);
+    if (dims.pre_norm) outside.statistics(saved.stats2, "stats2", 2);
   }
   if (needs.kept && dims.post_norm) {
     for (SavedBranch* branch : {&saved.branch1, &saved.branch2}) {
@@ -97,7 +100,7 @@ void declare(Arena& arena, Scratch& scratch, const BlockSizes& sizes, const Scra
   const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
   const Arena::Mark start = arena.mark();
   outside.matrix(scratch.normed, "normed", dims.width);
-  if (needs.branch || dims.post_norm) outside.matrix(scratch.branch, "branch", dims.width);
+  if (needs.branch || dims.post_norm || dims.scales_branches) outside.matrix(scratch.branch, "branch", dims.width);
   if (needs.input_backward) outside.matrix(scratch.d_normed, "d_normed", dims.width);
   if (rows.carries()) {
     inside.statistics(scratch.partial, "partial", dims.width);
@@ -106,6 +109,10 @@ void declare(Arena& arena, Scratch& scratch, const BlockSizes& sizes, const Scra
       inside.matrix(scratch.normed_inside, "normed_inside", dims.width);
       if (needs.input_backward) inside.matrix(scratch.d_inside, "d_inside", dims.width);
     }
+  }
+  if (dims.qk_norm_whole) {
+    const Shape ranges{layout::canonical_ranges, 2 * rows.inside};
+    arena.declare(scratch.width_sums, "sums of queries and keys", ranges, DType::f32);
   }
   const std::int64_t sums = std::max(tile_sums, adapter_sums(sizes));
   if (sums > 0) inside.statistics(scratch.tile_sums, "sums of tiles", sums);

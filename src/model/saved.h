@@ -37,7 +37,7 @@ struct BlockSaved {
   Tensor stats1;    ///< [Ro, 2]
   Tensor qkv;       ///< [R, (H + 2K) D]; q and k turned by their position, unless qk has them
   Tensor qk;        ///< [R, (H + K) D], where heads are normalised: q and k behind that, turned; qkv is as the product made it
-  Tensor qk_stats;  ///< [(H + K) R, 2], of these norms, head by head
+  Tensor qk_stats;  ///< [(H + K) R, 2], of these norms, head by head; [2 R] where one is of all queries, and one of all keys
   parallel::AttentionSaved attention_saved;
   Tensor middle;  ///< [Ro, C] after the attention sub-layer
   Tensor stats2;  ///< [Ro, 2]
@@ -83,6 +83,7 @@ struct Scratch {
   Tensor d_normed;     ///< [Ro, C]
   Tensor d_attention;  ///< [R, H D]
   Tensor d_qkv;        ///< [R, (H + 2K) D]
+  Tensor width_sums;   ///< [8, 2 R] f32, where all queries are normalised together: sums of ranges of heads (model/width_norm)
   // Where something is carried over the boundary:
   Tensor partial;                  ///< [R, C] f32: sums over a part of the features
   Tensor sums;                     ///< [Ro, C] f32: over all of them; where rows are not split they take the place of `partial`

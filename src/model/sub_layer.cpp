@@ -23,8 +23,9 @@ Tensor SubLayer::sums(const Pass& pass, const Tensor& partial, const Scratch& sc
 
 Tensor SubLayer::enter(const Pass& pass, const LayerWeights& w, const Tensor& x, const Tensor& stats,
                        const Scratch& scratch) const {
+  if (!has_pre_norm()) return gathered(pass, x, scratch.normed_inside);
   const Tensor normed = scratch.normed.slice_rows(0, x.rows());
-  norm_.forward(normed, stats, x, w[parts_.gain], w[parts_.norm_bias], context_.config.norm_eps);
+  norm_.forward(normed, stats.slice_rows(0, x.rows()), x, w[parts_.gain], w[parts_.norm_bias], context_.config.norm_eps);
   return gathered(pass, normed, scratch.normed_inside);
 }
 
@@ -39,9 +40,10 @@ void SubLayer::leave(const Pass& pass, const LayerWeights& w, const Tensor& out,
   const ops::DropoutSite site = dropout(pass);
   const Tensor& bias = w[parts_.out_bias];
   const Tensor& x = to.x;
-  const Tensor dropped = site.p > 0 ? scratch.branch.slice_rows(0, x.rows()) : out;
+  const bool apart = site.p > 0 || context_.dims.scales_branches;
+  const Tensor dropped = apart ? scratch.branch.slice_rows(0, x.rows()) : out;
   const Tensor branch = has_post_norm() ? to.branch.rows.slice_rows(0, x.rows()) : dropped;
-  const Tensor added = site.p > 0 ? Tensor{} : x;
+  const Tensor added = apart ? Tensor{} : x;
   const Tensor residual = has_post_norm() ? Tensor{} : added;
   const layout::Range features{0, context_.dims.width};
   if (is_local()) {
@@ -56,7 +58,15 @@ void SubLayer::leave(const Pass& pass, const LayerWeights& w, const Tensor& out,
     context_.ops.elementwise().finish_sums(branch, sums, bias, residual);
   }
   if (has_post_norm()) normalise(w, dropped, to.branch, added);
-  if (site.p > 0) context_.ops.dropout().forward(out, dropped, site, x);
+  scale(dropped);
+  if (site.p > 0) return context_.ops.dropout().forward(out, dropped, site, x);
+  if (!apart) return;
+  context_.ops.elementwise().cast(out, x);
+  context_.ops.elementwise().add(out, dropped);
+}
+
+void SubLayer::scale(const Tensor& branch) const {
+  if (context_.dims.scales_branches) context_.ops.elementwise().scale(branch, static_cast<float>(context_.config.residual_scale));
 }
 
 Tensor SubLayer::normalise_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const Tensor& d,
@@ -85,10 +95,11 @@ Tensor SubLayer::leave_backward(const Pass& pass, const LayerWeights& w, const G
   if (site.p > 0) {
     branch = scratch.branch.slice_rows(0, d.rows());
     context_.ops.dropout().backward(branch, d, site);
-  } else if (scratch.keeps_branch && !splits() && !has_post_norm()) {
+  } else if (context_.dims.scales_branches || (scratch.keeps_branch && !splits() && !has_post_norm())) {
     branch = scratch.branch.slice_rows(0, d.rows());
     context_.ops.elementwise().cast(branch, d);
   }
+  scale(branch);
   if (has_post_norm()) branch = normalise_backward(pass, w, gradients, branch, kept, scratch);
   const Tensor& bias = gradients.set[parts_.out_bias];
   if (bias && !sums_bias_inside()) context_.sums.sum_rows(boundary_, pass, bias, branch, gradients.set.accumulate);
@@ -103,8 +114,14 @@ void SubLayer::push_out(const LayerWeights& w, const Gradients& gradients, const
 
 void SubLayer::enter_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const EnterBackward& call,
                               const Scratch& scratch) const {
-  const auto& [x, stats, d_in, d] = call;
-  const Tensor normed = scratch.normed.slice_rows(0, x.rows());
+  const auto& [x, all_stats, d_in, d] = call;
+  const Tensor stats = has_pre_norm() ? all_stats.slice_rows(0, x.rows()) : Tensor{};
+  Tensor normed = scratch.normed.slice_rows(0, x.rows());
+  if (!has_pre_norm()) {
+    const bool lasts = !scratch.keeps_branch || splits();  // until weight gradients are made
+    if (lasts) normed = x;
+    if (!lasts) context_.ops.elementwise().cast(normed, x);
+  }
   ops::NormBackward norm{.dx = d,
                          .n = {},
                          .d_gain = gradients.set[parts_.gain],
@@ -121,18 +138,23 @@ void SubLayer::enter_backward(const Pass& pass, const LayerWeights& w, const Gra
     norm.dn = scratch.d_normed.slice_rows(0, x.rows());
     norm.n = normed;
     project_back(context_, w, parts_.in_weight, norm.dn, d_in, scratch, {.grid = context_.grid(parts_.in_grid)});
-    context_.sums.norm_backward(norm_, boundary_, pass, norm);
+    leave_norm(pass, norm);
     push(context_, w, gradients, {parts_.in_weight, in_bias, normed, d_in}, scratch);
     return;
   }
   const Tensor partial = scratch.partial.slice_rows(0, pass.rows()), sums = this->sums(pass, partial, scratch);
   project_back(context_, w, parts_.in_weight, partial, d_in, scratch, {.grid = context_.grid(parts_.in_grid)});
   comm::Request reduction = boundary_.reduce(sums, partial, pass.grid());
-  norm_.apply(normed, stats, x, norm.gain, norm.bias);
+  if (has_pre_norm()) norm_.apply(normed, stats, x, norm.gain, norm.bias);
   push(context_, w, gradients, {parts_.in_weight, in_bias, gathered(pass, normed, scratch.normed_inside), d_in}, scratch);
   reduction.wait();
   norm.dn = rounded(context_, sums, scratch.d_normed);
-  context_.sums.norm_backward(norm_, boundary_, pass, norm);
+  leave_norm(pass, norm);
+}
+
+void SubLayer::leave_norm(const Pass& pass, const ops::NormBackward& norm) const {
+  if (has_pre_norm()) return context_.sums.norm_backward(norm_, boundary_, pass, norm);
+  context_.ops.elementwise().add(norm.dx, norm.dn);
 }
 
 }  // namespace lockstep::model

@@ -1,8 +1,9 @@
 #pragma once
 
 // What attention and feed-forward have in common: out = x + dropout(w2 inner(w1 norm(x)) + b2), with `inner` theirs, entered and
-// left through a boundary; where the model has norms behind branches, out = x + dropout(norm(w2 inner(w1 norm(x)) + b2)). Ro rows
-// of the residual stream outside, R rows inside, C width. With a local boundary the last product adds bias and residual itself;
+// left through a boundary; where the model has norms behind branches, out = x + dropout(norm(w2 inner(w1 norm(x)) + b2)). The
+// norm before is left out where the model has none; what is added may be multiplied by the model's residual scale. Ro rows of the
+// residual stream outside, R rows inside, C width. With a local boundary the last product adds bias and residual itself;
 // otherwise it leaves sums in f32, and the bias comes when they are complete.
 
 #include "model/context.h"
@@ -41,7 +42,7 @@ class SubLayer {
   SubLayer(const Context& context, parallel::Boundary& boundary, const SubLayerParts& parts, int layer)
       : context_(context), boundary_(boundary), norm_(norm_of(context)), parts_(parts), layer_(layer) {}
 
-  /// norm(x) inside [R, C], of x [Ro, C]; keeps stats [Ro, 2].
+  /// norm(x) inside [R, C], of x [Ro, C]; keeps stats [Ro, 2], its first rows. Without a norm before: x itself.
   Tensor enter(const Pass& pass, const LayerWeights& w, const Tensor& x, const Tensor& stats, const Scratch& scratch) const;
   /// out [Ro, C] = x + dropout(w2 inner + b2), of inner [R, ...]; out may be x.
   void leave(const Pass& pass, const LayerWeights& w, const Tensor& out, const Leaving& to, const Tensor& inner,
@@ -61,6 +62,11 @@ class SubLayer {
   bool is_local() const { return boundary_.kind() == parallel::BoundaryKind::local; }
   bool splits() const { return boundary_.kind() == parallel::BoundaryKind::splitting; }
   bool has_post_norm() const { return context_.config.post_norm; }
+  bool has_pre_norm() const { return context_.config.pre_norm; }
+  /// Multiplies by the residual scale, if there is one.
+  void scale(const Tensor& branch) const;
+  /// Back through the norm before, or past it: norm.dx gets the gradient on top of the residual's.
+  void leave_norm(const Pass& pass, const ops::NormBackward& norm) const;
   ops::DropoutSite dropout(const Pass& pass) const;
   /// Through the norm behind the branch: to = residual + norm(branch).
   void normalise(const LayerWeights& w, const Tensor& to, const SavedBranch& branch, const Tensor& residual) const;

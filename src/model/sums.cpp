@@ -47,6 +47,10 @@ void Sums::heads_backward(ops::Norm& norm, parallel::Boundary& /*boundary*/, con
   }
 }
 
+void Sums::width_gain(ops::SplitNorm& norm, const Pass& /*pass*/, const WidthGain& call) {
+  norm.gain_gradient(call.d_gain, call.d, call.x, call.rstd, call.accumulate);
+}
+
 // The sum of rows is that of a table of one position.
 void Sums::sum_rows(parallel::Boundary& /*boundary*/, const Pass& /*pass*/, const Tensor& sum, const Tensor& rows,
                     bool accumulate) {

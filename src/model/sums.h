@@ -43,6 +43,15 @@ struct HeadsBackward {
   ops::NormBackward head(std::int64_t head, std::int64_t first, std::int64_t count) const;
 };
 
+/// What the gain of a norm of all queries, or of all keys, is trained by: R rows, n features of this rank.
+struct WidthGain {
+  Tensor d;       ///< [R, n]: the gradient of the norm's output
+  Tensor x;       ///< [R, n]: its input
+  Tensor rstd;    ///< [R]
+  Tensor d_gain;  ///< [n] f32
+  bool accumulate;
+};
+
 class Sums : public ops::WeightSink {
  public:
   explicit Sums(const layout::ShardedDims& dims) : Sums(dims, {1, 0, 1}, {}) {}
@@ -90,6 +99,8 @@ class Sums : public ops::WeightSink {
   virtual void norm_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const ops::NormBackward& call);
   /// Norm::backward() of every head, of the pass' rows inside of `boundary`.
   virtual void heads_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const HeadsBackward& call);
+  /// SplitNorm::gain_gradient() of the pass' rows inside.
+  virtual void width_gain(ops::SplitNorm& norm, const Pass& pass, const WidthGain& call);
   /// sum [C] f32 (+)= the sum of the pass' `rows` [Ro, C].
   virtual void sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows, bool accumulate);
   virtual void embed_backward(parallel::Boundary& boundary, const Pass& pass, const EmbeddingBackward& call);

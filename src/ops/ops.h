@@ -19,6 +19,7 @@
 #include "ops/norm.h"
 #include "ops/reduce.h"
 #include "ops/rotary.h"
+#include "ops/split_norm.h"
 #include "ops/update.h"
 
 namespace lockstep::ops {
@@ -28,6 +29,7 @@ class Ops {
   virtual ~Ops() = default;
   virtual Linear& linear() = 0;
   virtual Norm& norm(NormForm form) = 0;
+  virtual SplitNorm& split_norm() = 0;
   virtual Attention& attention() = 0;
   virtual Rotary& rotary() = 0;
   virtual Activations& activation() = 0;

@@ -44,6 +44,9 @@ const std::vector<Context> kContexts{
     {1, {"train.eval_only=true"}},
     {1, {"train.objective=dpo", "data.order=partition"}},
     {1, {"model.position=rope", "model.rope_scaling=yarn", "model.window=8", "adapter.rank=4"}},
+    {1,
+     {"model.position=rope", "model.rope_scaling=longrope", "model.head_dim=4", "model.rope_short_factors=1,1",
+      "model.rope_long_factors=1,2"}},
 };
 
 /// Values to try in the place of a key's own, where neither its words nor its bounds give some.
@@ -72,6 +75,8 @@ const std::map<std::string_view, Words> kOthers{
     {"model.n_embd", {"384"}},
     {"model.family", {"mistral"}},
     {"model.n_head", {"6"}},
+    {"model.rope_short_factors", {"1,3"}},
+    {"model.rope_long_factors", {"1,3"}},
     {"adapter.targets", {"attention"}},
     {"train.tokens_per_step", {"36864"}},
     {"dpo.label_smoothing", {"0.1"}},
@@ -114,8 +119,9 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
   add(model.layers, model.heads, model.kv_heads, model.width, model.head_size, model.ffn_width, model.block_size,
       model.vocabulary, static_cast<int>(model.norm), static_cast<int>(model.position), static_cast<int>(model.activation),
       model.gated, static_cast<int>(model.init), model.bias, model.qkv_bias, model.tied, model.dropout, model.norm_eps,
-      model.qk_norm, model.post_norm, model.unit_offset, model.embedding_scale, model.attention_scale, model.attention_softcap,
-      model.logit_softcap, model.window, model.family);
+      model.qk_norm, model.qk_norm_whole, model.pre_norm, model.residual_scale, model.logit_scale, model.post_norm,
+      model.unit_offset, model.embedding_scale, model.attention_scale, model.attention_softcap, model.logit_softcap, model.window,
+      model.family);
   add(static_cast<int>(engine.objective.kind), engine.objective.beta, engine.objective.label_smoothing);
   add(model.adapter.rank, config.adapter.init_from.value_or(""), config.eval.tasks.value_or(""));
   if (model.adapter.used()) add(model.adapter.scale(), model.adapter.targets);
@@ -127,6 +133,11 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
     if (rope.scaling != arch::RopeScaling::none) add(rope.factor);
     if (rope.scaling == arch::RopeScaling::llama3 || rope.scaling == arch::RopeScaling::yarn)
       add(rope.low_freq_factor, rope.high_freq_factor, rope.original_block_size, rope.attention_factor);
+    if (rope.scaling == arch::RopeScaling::longrope) {
+      add(rope.original_block_size, rope.attention_factor);
+      for (const std::vector<double>& factors : {rope.short_factors, rope.long_factors})
+        add(fmt::format("{}", fmt::join(factors, ",")));
+    }
   }
   const train::OptimizerSettings& optimizer = engine.optimizer;
   add(static_cast<int>(engine.decay), static_cast<int>(engine.weights.type), engine.weights.master, optimizer.name,

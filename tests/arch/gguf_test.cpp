@@ -89,6 +89,21 @@ ModelConfig gemma3() {
   return config;
 }
 
+ModelConfig olmo2() {
+  ModelConfig config = llama();
+  config.qk_norm = config.qk_norm_whole = config.post_norm = true;
+  config.pre_norm = false;
+  return config;
+}
+ModelConfig granite() {
+  ModelConfig config = llama();
+  config.embedding_scale = 12;
+  config.residual_scale = 0.25;
+  config.attention_scale = 0.5;
+  config.logit_scale = 0.125;
+  return config;
+}
+
 Json pairs_of(const ModelConfig& config) { return gguf::pairs_of(config, names::to_json(config, names::family_of(config))); }
 TensorFacts facts_of(const ModelConfig& config) {
   return {.vocabulary = config.vocabulary, .head = !config.tied, .biases = config.bias, .rope_factors = rope_factors(config)};
@@ -106,7 +121,8 @@ std::string refusal(const Json& pairs, const TensorFacts& facts) {
 #define EXPECT_SAYS(part, text) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, text)
 
 TEST(GgufNames, EveryTensorOfAFamilyHasOneAndComesBack) {
-  for (const ModelConfig& config : {gpt2(), llama(), qwen2(), qwen3(), smollm3(), phi3(), gemma(), gemma2(), gemma3()}) {
+  for (const ModelConfig& config :
+       {gpt2(), llama(), qwen2(), qwen3(), smollm3(), phi3(), gemma(), gemma2(), gemma3(), olmo2(), granite()}) {
     const names::Family family = names::family_of(config);
     const Architecture& architecture = architecture_of_config(names::to_json(config, family), "it");
     const names::TensorTable table = names::tensor_table(config, family);
@@ -140,13 +156,21 @@ TEST(GgufNames, AreThoseOfGgufPy) {
 }
 
 TEST(GgufKeys, GiveBackTheModel) {
-  std::vector<ModelConfig> configs = {gpt2(),  llama(),   qwen2(), llama(), llama(),  llama(),
-                                      qwen3(), smollm3(), phi3(),  gemma(), gemma2(), gemma3()};
+  std::vector<ModelConfig> configs = {gpt2(), llama(), qwen2(),  llama(),  llama(), llama(),   qwen3(), smollm3(),
+                                      phi3(), gemma(), gemma2(), gemma3(), olmo2(), granite(), llama(), qwen3()};
   configs[3].bias = configs[3].qkv_bias = true;
   configs[4].rope.scaling = configs[5].rope.scaling = RopeScaling::llama3;
   configs[5].rope.theta = 100;
   configs[5].rope.factor = 3;
   configs[5].rope.original_block_size = 32;
+  configs[14].rope.scaling = RopeScaling::linear;
+  configs[14].rope.factor = 2.5;
+  configs[15].rope = {.scaling = RopeScaling::yarn,
+                      .factor = 4,
+                      .low_freq_factor = 2,
+                      .high_freq_factor = 16,
+                      .original_block_size = 256,
+                      .attention_factor = usual_attention_factor(4)};
   for (const ModelConfig& config : configs) {
     const Json json = config_of(pairs_of(config), facts_of(config), "some.gguf");
     EXPECT_EQ(names::model_from_json(json, "some.gguf").config, config) << json.dump();
@@ -195,7 +219,8 @@ TEST(GgufKeys, ThatAreMissingOrNotKnownAreRefused) {
   EXPECT_SAYS("\"llama.rope.dimension_count\" is 6 where 10 is needed", with("llama.rope.dimension_count", 6));
   EXPECT_SAYS("\"llama.expert_count\" is 8: this key is not known", with("llama.expert_count", 8));
   EXPECT_EQ("no error", with("llama.rope.scaling.type", "none"));
-  EXPECT_SAYS("\"llama.rope.scaling.type\" is \"yarn\"", with("llama.rope.scaling.type", "yarn"));
+  EXPECT_SAYS("\"llama.rope.scaling.type\" is \"yarn\" with a factor of 0", with("llama.rope.scaling.type", "yarn"));
+  EXPECT_SAYS("\"llama.rope.scaling.type\" is \"longrope\"", with("llama.rope.scaling.type", "longrope"));
   TensorFacts strange = facts;
   strange.rope_factors = {1, 2, 7, 8, 8};
   EXPECT_SAYS("the factors in \"rope_freqs.weight\" are not those of Llama 3.1", refusal(pairs_of(llama()), strange));
@@ -211,7 +236,7 @@ TEST(GgufKeys, AreNotWrittenForWhatLlamaCppDoesNotCompute) {
   smol.rope.skip_every = 3;
   EXPECT_THROW(pairs_of(smol), UserError);
   ModelConfig stretched = llama();
-  stretched.rope.scaling = RopeScaling::linear;
+  stretched.rope.scaling = RopeScaling::dynamic;
   EXPECT_THROW(rope_factors(stretched), UserError);
 }
 

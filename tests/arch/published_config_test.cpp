@@ -238,7 +238,7 @@ TEST_F(RopeConfig, ScalingBesideParametersIsObeyedOrRefused) {
   EXPECT_EQ(found.scaling, RopeScaling::llama3);
   EXPECT_EQ(found.original_block_size, 64);
   EXPECT_EQ(found.theta, 10000);
-  for (const char* type : {"longrope", "proportional", "su"}) {
+  for (const char* type : {"proportional", "ntk"}) {
     for (const char* key : {"rope_scaling", "rope_parameters"})
       EXPECT_NE(published_refusal(with(key, rope(type))).find("\"" + std::string(key) + ".rope_type\""), std::string::npos)
           << type;

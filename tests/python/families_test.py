@@ -30,6 +30,8 @@ def rope(kind, **more):
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 1e4, **more}}
 
 
+LONG = {"rope_parameters": {"type": "longrope", "rope_theta": 1e4, "short_factor": [1.0, 1.05, 1.1], "long_factor": [1.2, 2.0, 3.5]}}
+
 CASES = {
     "mistral": ("mistral", dict(sliding_window=None)),
     "mistral with a window": ("mistral", dict(sliding_window=7, head_dim=10)),
@@ -52,6 +54,15 @@ CASES = {
         head_dim=8, sliding_window=5, query_pre_attn_scalar=8, layer_types=[SLIDES, SLIDES, SEES, SLIDES, SLIDES],
         rope_parameters={SEES: {"rope_type": "linear", "factor": 4.0, "rope_theta": 2e4},
                          SLIDES: {"rope_type": "default", "rope_theta": 50.0}})),
+    "olmo2": ("olmo2", {}),
+    "olmo2, one key head, tied": ("olmo2", dict(num_key_value_heads=1, tie_word_embeddings=True, rope_theta=5e3)),
+    "granite": ("granite", dict(embedding_multiplier=3.0, residual_multiplier=0.3, attention_multiplier=0.2, logits_scaling=1.7)),
+    "granite, biases": ("granite", dict(embedding_multiplier=2.0, attention_multiplier=0.3, attention_bias=True, mlp_bias=True,
+                                        tie_word_embeddings=True)),
+    "phi3, longrope, short": ("phi3", dict(max_position_embeddings=192, original_max_position_embeddings=64, **LONG)),
+    "phi3, longrope, long": ("phi3", dict(original_max_position_embeddings=24, **LONG)),
+    "llama, longrope": ("llama", rope("longrope", short_factor=[1.0, 1.1, 1.2], long_factor=[1.5, 2.0, 3.0], attention_factor=1.3,
+                                      factor=2.0, original_max_position_embeddings=20)),
     "llama, linear": ("llama", rope("linear", factor=3.0)),
     "llama, dynamic": ("llama", rope("dynamic", factor=3.0)),
     "llama, llama3": ("llama", rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -144,8 +155,10 @@ class Families(unittest.TestCase):
         (theirs / "tokenizer.json").write_text(json.dumps(TOKENIZER))
         ids = tokens[:1, :5]
         with torch.no_grad():
-            while ids.shape[1] < LENGTH + 5:
-                ids = torch.cat((ids, model(ids).logits[:, -1:].argmax(-1)), 1)
+            while (known := ids.shape[1]) < LENGTH + 5:
+                # The rest is filled up: LongRoPE is by the whole context here, in transformers by what is read.
+                whole = torch.cat((ids, torch.zeros(1, LENGTH + 5 - known, dtype=ids.dtype)), 1)
+                ids = torch.cat((ids, model(whole).logits[:, known - 1 : known].argmax(-1)), 1)
         text = "".join(CHARACTERS[i] for i in ids[0].tolist())
         written = lockstep("generate", theirs, "--prompt", text[:5], "--tokens", str(LENGTH), "--temperature", "0", "--ignore-end",
                            "--color", "never")

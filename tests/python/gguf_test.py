@@ -106,6 +106,14 @@ def model_of(kind):
         if kind == "llama_scaled":
             factors = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
             sizes["rope_parameters"] = {"rope_type": "llama3", "rope_theta": 5000.0, **factors}
+        if kind == "llama_linear":
+            sizes["rope_parameters"] = {"rope_type": "linear", "rope_theta": 5000.0, "factor": 2.5}
+        if kind.endswith("yarn"):
+            sizes["rope_parameters"] = {"rope_type": "yarn", "rope_theta": 5000.0, "factor": 4.0, "original_max_position_embeddings": 16}
+        if kind == "llama_yarn":
+            sizes["rope_parameters"] |= {"attention_factor": 1.5, "beta_fast": 16.0, "beta_slow": 2.0}
+        if kind == "granite":
+            sizes |= {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.25, "logits_scaling": 2.0}
         if kind == "llama_biased":
             sizes |= {"attention_bias": True, "mlp_bias": True}
         if kind.startswith("phi3"):
@@ -175,7 +183,7 @@ def log_probabilities(post, ids, vocabulary):
 
 
 class Gguf(unittest.TestCase):
-    kinds = ("gpt2", "llama", "llama_scaled", "llama_biased", "mistral", "phi3", "phi3_window", "qwen2", "qwen3", "smollm3",
+    kinds = ("gpt2", "llama", "llama_scaled", "llama_linear", "llama_yarn", "qwen3_yarn", "llama_biased", "olmo2", "granite", "mistral", "phi3", "phi3_window", "qwen2", "qwen3", "smollm3",
              "gemma", "gemma2", "gemma3")
 
     @classmethod

@@ -118,6 +118,7 @@ class FaultyOps final : public ops::Ops {
   ops::Norm& norm(ops::NormForm form) override { return ops_->norm(form); }
   ops::Attention& attention() override { return attention_; }
   ops::Rotary& rotary() override { return rotary_; }
+  ops::SplitNorm& split_norm() override { return ops_->split_norm(); }
   ops::Activations& activation() override { return ops_->activation(); }
   ops::Embedding& embedding() override { return embedding_; }
   ops::Dropout& dropout() override { return ops_->dropout(); }

@@ -27,6 +27,11 @@ inline arch::ModelConfig random_model(std::mt19937& random) {
   config.tied = below(2) == 0;
   config.init = static_cast<arch::InitKind>(below(4));
   config.qk_norm = below(3) == 0;
+  config.qk_norm_whole = config.qk_norm && below(2) == 0;
+  config.post_norm = below(3) == 0;
+  config.pre_norm = !config.post_norm || below(2) == 0;
+  config.residual_scale = below(3) == 0 ? 0.5 : 1;
+  config.logit_scale = below(3) == 0 ? 0.25 : 1;
   config.window = below(3) == 0 ? 1 + below(4) : 0;
   config.global_every = below(3);
   config.rope.skip_every = below(3);

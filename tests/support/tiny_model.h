@@ -70,4 +70,15 @@ inline arch::ModelConfig tiny_gemma() {
   return config;
 }
 
+/// Those of OLMo 2 and Granite together: norms behind branches alone, of all queries and all keys; scaled branches and logits.
+inline arch::ModelConfig tiny_olmo() {
+  arch::ModelConfig config = tiny_llama();
+  config.rope = {.theta = 1e6};
+  config.qk_norm = config.qk_norm_whole = config.post_norm = true;
+  config.pre_norm = false;
+  config.residual_scale = 0.7;
+  config.logit_scale = 0.5;
+  return config;
+}
+
 }  // namespace lockstep::support

@@ -39,6 +39,7 @@ std::vector<EngineConfig> variants() {
   all.push_back(tiny_config(support::tiny_qwen2()));
   all.push_back(tiny_config(support::tiny_qwen3()));
   all.push_back(tiny_config(support::tiny_gemma()));
+  all.push_back(tiny_config(support::tiny_olmo()));
   EngineConfig gated_with_biases = tiny_config();
   gated_with_biases.model.gated = true;
   all.push_back(gated_with_biases);

@@ -1,6 +1,9 @@
 #include "app/settings/choices.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "base/number_text.h"
 #include "base/units.h"
@@ -17,6 +20,20 @@ std::optional<app::Targets> Form<app::Targets>::read(std::string_view text) {
   const std::optional<arch::AdapterTargets> set = arch::adapter_targets(text);
   return set ? std::optional(app::Targets{*set}) : std::nullopt;
 }
+
+std::optional<app::Factors> Form<app::Factors>::read(std::string_view text) {
+  app::Factors factors;
+  for (std::size_t end = 0; end < text.size(); ++end) {
+    const std::size_t first = end;
+    end = std::min(text.find(',', first), text.size());
+    const auto value = number_from<double>(text.substr(first, end - first));
+    if (!value || !(*value > 0)) return std::nullopt;
+    factors.values.push_back(*value);
+  }
+  return factors.values.empty() || text.ends_with(',') ? std::nullopt : std::optional(factors);
+}
+
+std::string Form<app::Factors>::print(const app::Factors& factors) { return fmt::format("{}", fmt::join(factors.values, ",")); }
 
 std::optional<app::SampleEvery> Form<app::SampleEvery>::read(std::string_view text) {
   constexpr std::string_view epochs = "epochs:";

@@ -78,7 +78,7 @@ template <>
 struct Choice<arch::RopeScaling> {
   using enum arch::RopeScaling;
   static constexpr auto all = std::to_array<Named<arch::RopeScaling>>(
-      {{"none", none}, {"linear", linear}, {"dynamic", dynamic}, {"llama3", llama3}, {"yarn", yarn}});
+      {{"none", none}, {"linear", linear}, {"dynamic", dynamic}, {"llama3", llama3}, {"yarn", yarn}, {"longrope", longrope}});
 };
 
 template <>
@@ -193,6 +193,13 @@ struct Form<app::Targets> {
                                     remedy = "adapter.targets=all";
   static std::optional<app::Targets> read(std::string_view text);
   static std::string print(const app::Targets& targets) { return arch::words_of(targets.set); }
+};
+template <>
+struct Form<app::Factors> {
+  static constexpr std::string_view rule = "numbers above 0 with commas between, one for each pair of a head's features",
+                                    remedy = "model.rope_short_factors=1,1.05,1.1";
+  static std::optional<app::Factors> read(std::string_view text);
+  static std::string print(const app::Factors& factors);
 };
 template <>
 struct Form<app::InitFrom> {

@@ -146,21 +146,34 @@ std::vector<IdleRule> model_and_data() {
        "no weights are drawn: they come from train.init_from"},
       {{"model.rope_theta", "model.rope_scaling", "model.rope_factor", "model.rope_low_freq_factor",
         "model.rope_high_freq_factor", "model.rope_original_block_size", "model.rope_attention_factor", "model.rope_skip_every",
-        "model.rope_local_theta"},
+        "model.rope_short_factors", "model.rope_long_factors", "model.rope_local_theta"},
        no_rope,
        "it is of model.position=rope alone"},
       {{"model.rope_factor"},
        [](const Facts& facts) { return facts.config.model.rope_scaling == arch::RopeScaling::none; },
        "it is of model.rope_scaling"},
-      {{"model.rope_low_freq_factor", "model.rope_high_freq_factor", "model.rope_original_block_size"},
+      {{"model.rope_original_block_size"},
+       [](const Facts& facts) {
+         const arch::RopeScaling scaling = facts.config.model.rope_scaling;
+         return scaling != arch::RopeScaling::llama3 && scaling != arch::RopeScaling::yarn &&
+                scaling != arch::RopeScaling::longrope;
+       },
+       "it is of model.rope_scaling=llama3, yarn and longrope"},
+      {{"model.rope_low_freq_factor", "model.rope_high_freq_factor"},
        [](const Facts& facts) {
          const arch::RopeScaling scaling = facts.config.model.rope_scaling;
          return scaling != arch::RopeScaling::llama3 && scaling != arch::RopeScaling::yarn;
        },
        "it is of model.rope_scaling=llama3 and yarn"},
       {{"model.rope_attention_factor"},
-       [](const Facts& facts) { return facts.config.model.rope_scaling != arch::RopeScaling::yarn; },
-       "it is of model.rope_scaling=yarn alone"},
+       [](const Facts& facts) {
+         const arch::RopeScaling scaling = facts.config.model.rope_scaling;
+         return scaling != arch::RopeScaling::yarn && scaling != arch::RopeScaling::longrope;
+       },
+       "it is of model.rope_scaling=yarn and longrope"},
+      {{"model.rope_short_factors", "model.rope_long_factors"},
+       [](const Facts& facts) { return facts.config.model.rope_scaling != arch::RopeScaling::longrope; },
+       "it is of model.rope_scaling=longrope alone"},
       {{"adapter.alpha", "adapter.targets", "adapter.rank_stabilised"},
        [](const Facts& facts) { return facts.config.adapter.rank == 0; },
        "without adapter.rank the model itself is trained"},

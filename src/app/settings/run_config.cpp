@@ -24,6 +24,12 @@ arch::Rope rope_of(const RunConfig::Model& model) {
   const bool yarn = rope.scaling == arch::RopeScaling::yarn;
   rope.high_freq_factor = model.rope_high_freq_factor.value_or(yarn ? 32 : 4);
   rope.original_block_size = model.rope_original_block_size;
+  if (rope.scaling == arch::RopeScaling::longrope) {
+    rope.attention_factor =
+        model.rope_attention_factor.value_or(arch::usual_longrope_length(rope.factor, rope.original_block_size));
+    rope.short_factors = model.rope_short_factors.value_or(Factors{}).values;
+    rope.long_factors = model.rope_long_factors.value_or(Factors{}).values;
+  }
   if (yarn) rope.attention_factor = model.rope_attention_factor.value_or(arch::usual_attention_factor(rope.factor));
   rope.skip_every = model.rope_skip_every;
   rope.local_theta = model.rope_local_theta;
@@ -135,7 +141,11 @@ arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary)
   out.bias = model.bias;
   out.qkv_bias = model.qkv_bias.value_or(model.bias);
   out.qk_norm = model.qk_norm;
+  out.qk_norm_whole = model.qk_norm_whole;
+  out.pre_norm = model.pre_norm;
   out.post_norm = model.post_norm;
+  out.residual_scale = model.residual_scale;
+  out.logit_scale = model.logit_scale;
   out.unit_offset = model.norm_unit_offset;
   out.embedding_scale = model.embedding_scale;
   out.attention_scale = model.attention_scale.value_or(0);

@@ -84,8 +84,10 @@ struct RunConfig {
     double rope_factor = 8, rope_low_freq_factor = 1;
     std::optional<double> rope_high_freq_factor, rope_attention_factor;  // null: what the scaling usually has
     std::int64_t rope_original_block_size = 8192, rope_skip_every = 0;
-    bool qk_norm = false, post_norm = false, norm_unit_offset = false;
-    double rope_local_theta = 0, embedding_scale = 1, attention_softcap = 0, logit_softcap = 0;
+    std::optional<Factors> rope_short_factors, rope_long_factors;
+    bool qk_norm = false, qk_norm_whole = false, pre_norm = true, post_norm = false, norm_unit_offset = false;
+    double rope_local_theta = 0, embedding_scale = 1, attention_softcap = 0, logit_softcap = 0, residual_scale = 1,
+           logit_scale = 1;
     std::optional<double> attention_scale;  // null: 1 / sqrt(head_dim)
     std::int64_t window = 0, global_every = 0;
     std::optional<std::string> family;  // null: what the parts say

@@ -35,7 +35,11 @@ void assign_shape(app::RunConfig::Model& model, const arch::ModelConfig& shape) 
   model.bias = shape.bias;
   model.qkv_bias = shape.qkv_bias;
   model.qk_norm = shape.qk_norm;
+  model.qk_norm_whole = shape.qk_norm_whole;
+  model.pre_norm = shape.pre_norm;
   model.post_norm = shape.post_norm;
+  model.residual_scale = shape.residual_scale;
+  model.logit_scale = shape.logit_scale;
   model.norm_unit_offset = shape.unit_offset;
   model.embedding_scale = shape.embedding_scale;
   model.attention_softcap = shape.attention_softcap;
@@ -58,7 +62,10 @@ void assign_shape(app::RunConfig::Model& model, const arch::ModelConfig& shape) 
   model.rope_low_freq_factor = shape.rope.low_freq_factor;
   model.rope_high_freq_factor = shape.rope.high_freq_factor;
   model.rope_original_block_size = shape.rope.original_block_size;
-  if (shape.rope.scaling == arch::RopeScaling::yarn) model.rope_attention_factor = shape.rope.attention_factor;
+  const bool longrope = shape.rope.scaling == arch::RopeScaling::longrope;
+  if (longrope || shape.rope.scaling == arch::RopeScaling::yarn) model.rope_attention_factor = shape.rope.attention_factor;
+  if (longrope) model.rope_short_factors = {shape.rope.short_factors};
+  if (longrope) model.rope_long_factors = {shape.rope.long_factors};
 }
 
 void assign_adapter(app::RunConfig::Adapter& settings, const arch::Adapter& adapter) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "arch/config.h"
 #include "base/dtype.h"
@@ -46,6 +47,12 @@ struct Activation {
 struct Targets {
   arch::AdapterTargets set = arch::all_targets;
   bool operator==(const Targets&) const = default;
+};
+
+/// model.rope_short_factors: numbers with commas between.
+struct Factors {
+  std::vector<double> values;
+  bool operator==(const Factors&) const = default;
 };
 
 /// train.init_from: what a run starts with.

@@ -79,7 +79,7 @@ std::string rope_text(const arch::Rope& rope) {
   if (rope.skip_every > 0) text += fmt::format(", not in every {}. layer", rope.skip_every);
   if (rope.scaling == arch::RopeScaling::none) return text;
   text += fmt::format(", {} x{}", word_of(rope.scaling), rope.factor);
-  const bool original = rope.scaling == arch::RopeScaling::llama3 || rope.scaling == arch::RopeScaling::yarn;
+  const bool original = rope.scaling != arch::RopeScaling::linear && rope.scaling != arch::RopeScaling::dynamic;
   return text + (original ? fmt::format(", original={}", rope.original_block_size) : "");
 }
 
@@ -169,11 +169,12 @@ std::string model_tree(const arch::ModelConfig& m) {
   if (m.position == arch::PositionKind::learned) tree += fmt::format("    (wpe): Embedding({}, {})\n", m.block_size, m.width);
   tree += fmt::format("    (drop): Dropout(p={:.1f}, inplace=False)\n", m.dropout);
   tree += fmt::format("    (h): ModuleList(\n      (0-{}): {} x Block(\n", m.layers - 1, m.layers);
-  tree += fmt::format("        (ln_1): {}\n        (attn): CausalSelfAttention(\n", norm);
+  if (m.pre_norm) tree += fmt::format("        (ln_1): {}\n", norm);
+  tree += "        (attn): CausalSelfAttention(\n";
   tree += "          " + linear("c_attn", m.width, dims.qkv_width(), m.qkv_bias) + "\n";
   if (m.qk_norm)
-    tree += fmt::format("          (q_norm), (k_norm): {} of heads of {}\n", m.unit_offset ? "RMSNorm(1 + gain)" : "RMSNorm()",
-                        m.head_size);
+    tree += fmt::format("          (q_norm), (k_norm): {} of {}\n", m.unit_offset ? "RMSNorm(1 + gain)" : "RMSNorm()",
+                        m.qk_norm_whole ? "all heads" : fmt::format("heads of {}", m.head_size));
   if (m.attention_softcap > 0) tree += fmt::format("          (softcap): {:g}\n", m.attention_softcap);
   if (m.window > 0) {
     tree += fmt::format("          (window): {} keys{}\n", m.window,
@@ -182,14 +183,17 @@ std::string model_tree(const arch::ModelConfig& m) {
   if (m.position == arch::PositionKind::rope) tree += fmt::format("          (rotary): RoPE({})\n", rope_text(m.rope));
   tree += "          " + linear("c_proj", dims.attention_width(), m.width, m.bias) + "\n        )\n";
   if (m.post_norm) tree += fmt::format("        (post_1): {}\n", norm);
-  tree += fmt::format("        (ln_2): {}\n        (mlp): MLP(\n", norm);
+  if (m.pre_norm) tree += fmt::format("        (ln_2): {}\n", norm);
+  tree += "        (mlp): MLP(\n";
   tree += "          " + linear("c_fc", m.width, dims.up_width(), m.bias) + "\n";
   tree += fmt::format("          (act_fn): {}{}\n", activation_text(m.activation), m.gated ? " * gate" : "");
   tree += "          " + linear("c_proj", m.ffn_width, m.width, m.bias) + "\n        )\n";
   if (m.post_norm) tree += fmt::format("        (post_2): {}\n", norm);
+  if (m.residual_scale != 1) tree += fmt::format("        (residual_scale): {:g}\n", m.residual_scale);
   tree += "      )\n    )\n";
   tree += fmt::format("    (ln_f): {}\n  )\n", norm);
   return tree + "  " + linear("lm_head", m.width, m.vocabulary, false) +
+         (m.logit_scale != 1 ? fmt::format("\n  (logit_scale): {:g}", m.logit_scale) : "") +
          (m.logit_softcap > 0 ? fmt::format("\n  (softcap): {:g}", m.logit_softcap) : "") + "\n)";
 }
 

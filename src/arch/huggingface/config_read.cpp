@@ -18,7 +18,8 @@ namespace lockstep::arch::huggingface {
 namespace {
 
 constexpr std::string_view families =
-    "known are gemma, gemma2, gemma3_text, gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, and rasbt's GPT-2 (its settings "
+    "known are gemma, gemma2, gemma3_text, gpt2, granite, llama, mistral, olmo2, phi3, qwen2, qwen3, smollm3, and rasbt's GPT-2 "
+    "(its settings "
     "with "
     "\"emb_dim\")";
 
@@ -105,6 +106,8 @@ constexpr std::array llama_kinds{
               .windows = LlamaKind::Windows::pattern,
               .window = 4096,
               .pattern = 6},
+    LlamaKind{.family = Family::olmo2, .norm_eps = 1e-5},
+    LlamaKind{.family = Family::granite, .biases = LlamaKind::Biases::by_keys},
 };
 
 /// Which layers see the window alone, from "layer_types" where it is there.
@@ -148,6 +151,7 @@ std::optional<std::int64_t> every_of(const std::vector<bool>& marked) {
 
 void read_windows(Fields& fields, const Json& json, const LlamaKind& kind, ModelConfig& config) {
   const std::vector<bool> windowed = windowed_layers(fields, kind, config);
+  if (kind.windows == LlamaKind::Windows::none) return;  // a window is no key of these
   const bool used = kind.windows != LlamaKind::Windows::behind || fields.flag("use_sliding_window", false);
   const Json* given = json.find("sliding_window");
   const bool none = given != nullptr && given->is_null();
@@ -180,7 +184,7 @@ void read_gate(Fields& fields, const LlamaKind& kind, ModelConfig& config) {
   const bool gemma = is_gemma(kind.family);
   // The first Gemma has two names: transformers 4.38 to 4.56 read "hidden_activation" where it is there.
   const bool both = kind.family == Family::gemma && fields.present("hidden_activation") != nullptr;
-  const char* key = both || has_post_norms(kind.family) ? "hidden_activation" : "hidden_act";
+  const char* key = both || (is_gemma(kind.family) && kind.family != Family::gemma) ? "hidden_activation" : "hidden_act";
   const std::string name = fields.text(key, gemma ? "gelu_pytorch_tanh" : "silu");
   if (both) fields.text("hidden_act", "");
   config.gated = true;
@@ -211,6 +215,14 @@ void read_gemma(Fields& fields, const Json& json, const LlamaKind& kind, ModelCo
   if (of != config.head_size) config.attention_scale = 1 / std::sqrt(static_cast<double>(of));
 }
 
+/// What Granite multiplies by.
+void read_granite(Fields& fields, ModelConfig& config) {
+  config.embedding_scale = fields.positive("embedding_multiplier", 1);
+  config.residual_scale = fields.positive("residual_multiplier", 1);
+  config.attention_scale = fields.positive("attention_multiplier", 1);
+  config.logit_scale = 1 / fields.positive("logits_scaling", 1);
+}
+
 /// Llama, and what others have in common with it.
 ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what, const LlamaKind& kind) {
   ModelConfig config;
@@ -237,14 +249,18 @@ ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what
   }
   read_gate(fields, kind, config);
   config.tied = fields.flag("tie_word_embeddings", kind.family == Family::smollm3 || is_gemma(kind.family));
-  config.qk_norm = kind.family == Family::qwen3;
+  config.qk_norm_whole = kind.family == Family::olmo2;
+  config.qk_norm = kind.family == Family::qwen3 || config.qk_norm_whole;
+  config.pre_norm = kind.family != Family::olmo2;
+  config.post_norm = !config.pre_norm;
+  if (kind.family == Family::granite) read_granite(fields, config);
   config.qkv_bias = kind.biases == LlamaKind::Biases::qkv;
   if (is_gemma(kind.family)) read_gemma(fields, json, kind, config);
   read_windows(fields, json, kind, config);
   if (config.window == 0) config.rope.local_theta = 0;
   if (kind.family == Family::smollm3) read_unturned_layers(fields, config);
-  if (kind.family == Family::phi3 && config.rope.scaling != RopeScaling::none)
-    fields.refuse("Phi-3 with a longer context (\"rope_scaling\")");
+  if (kind.family == Family::phi3 && config.rope.scaling != RopeScaling::none && config.rope.scaling != RopeScaling::longrope)
+    fields.refuse("Phi-3 with a longer context other than by \"longrope\" (\"rope_scaling\")");
   return config;
 }
 

@@ -69,6 +69,10 @@ std::int64_t score_divisor(const ModelConfig& config) {
   return scale > 0 ? std::llround(1 / (scale * scale)) : config.head_size;
 }
 
+double score_scale(const ModelConfig& config) {
+  return config.attention_scale > 0 ? config.attention_scale : 1 / std::sqrt(static_cast<double>(config.head_size));
+}
+
 void set_parts(Json& json, const ModelConfig& config, Family family) {
   const Json window = config.window > 0 ? Json(config.window) : Json();
   switch (family) {
@@ -85,6 +89,14 @@ void set_parts(Json& json, const ModelConfig& config, Family family) {
       json.set("layer_types", layer_types(config));
       break;
     case Family::gemma:
+    case Family::olmo2:
+      break;
+    case Family::granite:
+      json.set("embedding_multiplier", config.embedding_scale);
+      json.set("residual_multiplier", config.residual_scale);
+      json.set("attention_multiplier", score_scale(config));
+      json.set("logits_scaling", 1 / config.logit_scale);
+      set_biases(json, config);
       break;
     case Family::gemma2:
     case Family::gemma3:
@@ -121,11 +133,14 @@ Json llama_json(const ModelConfig& config, Family family) {
   json.set("num_attention_heads", config.heads);
   json.set("num_key_value_heads", config.kv_heads);
   json.set("head_dim", config.head_size);
-  json.set(has_post_norms(family) ? "hidden_activation" : "hidden_act",
+  json.set(is_gemma(family) && family != Family::gemma ? "hidden_activation" : "hidden_act",
            is_gemma(family) ? "gelu_pytorch_tanh" : activation_name(config.activation));
   json.set("rms_norm_eps", shortest(config.norm_eps));
   json.set("rope_theta", config.rope.theta);
-  json.set("rope_scaling", rope_json(config.rope));
+  Json scaling = rope_json(config.rope, config.block_size);
+  if (config.rope.scaling == RopeScaling::longrope)  // which Phi-3 alone has beside
+    (family == Family::phi3 ? json : scaling).set("original_max_position_embeddings", config.rope.original_block_size);
+  json.set("rope_scaling", std::move(scaling));
   json.set("attention_dropout", shortest(config.dropout));
   set_parts(json, config, family);
   return json;
@@ -135,7 +150,11 @@ Json llama_json(const ModelConfig& config, Family family) {
 Family llama_kin(const ModelConfig& config) {
   if (config.activation == ActivationKind::gelu_tanh)
     return !config.post_norm ? Family::gemma : config.qk_norm ? Family::gemma3 : Family::gemma2;
+  if (!config.pre_norm) return Family::olmo2;
   if (config.qk_norm) return Family::qwen3;
+  const bool scales = config.embedding_scale != 1 || config.residual_scale != 1 || config.logit_scale != 1;
+  if (scales || config.attention_scale > 0) return Family::granite;
+  if (config.rope.scaling == RopeScaling::longrope) return Family::phi3;
   if (config.rope.skip_every > 0) return Family::smollm3;
   if (config.qkv_bias && !config.bias) return Family::qwen2;
   return config.window > 0 ? Family::mistral : Family::llama;
@@ -147,20 +166,25 @@ std::string lacking(const ModelConfig& config, Family family) {
   const auto lacks = [&](bool wrong, std::string_view part) {
     if (wrong) text += fmt::format("{}{}", text.empty() ? "" : ", ", part);
   };
-  const bool by_keys = family == Family::llama || family == Family::smollm3;
+  const bool granite = family == Family::granite, olmo2 = family == Family::olmo2;
+  const bool by_keys = family == Family::llama || family == Family::smollm3 || granite;
   const bool gemma = is_gemma(family), gemma3 = family == Family::gemma3;
   lacks((config.activation == ActivationKind::gelu_tanh) != gemma, gemma ? "model.activation=swiglu" : "model.activation=geglu");
-  lacks(config.qk_norm != (family == Family::qwen3 || gemma3), fmt::format("model.qk_norm={}", config.qk_norm));
-  const bool post_norms = has_post_norms(family);
+  lacks(config.qk_norm != (family == Family::qwen3 || gemma3 || olmo2), fmt::format("model.qk_norm={}", config.qk_norm));
+  lacks(config.qk_norm_whole != olmo2, fmt::format("model.qk_norm_whole={}", config.qk_norm_whole));
+  lacks(config.pre_norm == olmo2, fmt::format("model.pre_norm={}", config.pre_norm));
+  lacks(config.residual_scale != 1 && !granite, fmt::format("model.residual_scale={}", config.residual_scale));
+  lacks(config.logit_scale != 1 && !granite, fmt::format("model.logit_scale={}", config.logit_scale));
+  const bool post_norms = has_post_norms(family), caps = post_norms && !olmo2;
   lacks(config.post_norm != post_norms, fmt::format("model.post_norm={}", config.post_norm));
   lacks(config.unit_offset != gemma, fmt::format("model.norm_unit_offset={}", config.unit_offset));
   const double length = gemma ? std::sqrt(static_cast<double>(config.width)) : 1;
-  lacks(std::fabs(config.embedding_scale - length) > 1e-6 * length,
+  lacks(!granite && std::fabs(config.embedding_scale - length) > 1e-6 * length,
         fmt::format("model.embedding_scale={}", config.embedding_scale));
   const double scale = 1 / std::sqrt(static_cast<double>(score_divisor(config)));
-  lacks(config.attention_softcap > 0 && !post_norms, "model.attention_softcap");
-  lacks(config.logit_softcap > 0 && !post_norms, "model.logit_softcap");
-  lacks(config.attention_scale > 0 && !(post_norms && std::fabs(config.attention_scale - scale) <= 1e-12),
+  lacks(config.attention_softcap > 0 && !caps, "model.attention_softcap");
+  lacks(config.logit_softcap > 0 && !caps, "model.logit_softcap");
+  lacks(config.attention_scale > 0 && !granite && !(caps && std::fabs(config.attention_scale - scale) <= 1e-12),
         fmt::format("model.attention_scale={}", config.attention_scale));
   lacks(has_local_theta(config) && !gemma3, "model.rope_local_theta");
   lacks(gemma3 && config.window > 0 && !has_local_theta(config), "model.rope_local_theta=0");
@@ -168,9 +192,10 @@ std::string lacking(const ModelConfig& config, Family family) {
   lacks(config.bias && !by_keys, "model.bias=true");
   const bool qkv_apart = family == Family::qwen2 ? !config.qkv_bias : config.qkv_bias && !(by_keys && config.bias);
   lacks(qkv_apart, fmt::format("model.qkv_bias={}", config.qkv_bias));
-  lacks(config.window > 0 && (by_keys || family == Family::gemma), "model.window");
+  lacks(config.window > 0 && (by_keys || olmo2 || family == Family::gemma), "model.window");
   lacks(config.global_every > 0 && (family == Family::mistral || family == Family::phi3), "model.global_every");
-  lacks(family == Family::phi3 && config.rope.scaling != RopeScaling::none, "model.rope_scaling");
+  const bool longrope = config.rope.scaling == RopeScaling::longrope;
+  lacks(family == Family::phi3 && config.rope.scaling != RopeScaling::none && !longrope, "model.rope_scaling");
   lacks(family == Family::phi3 && config.heads * config.head_size != config.width, "model.head_dim");
   return text;
 }
@@ -190,8 +215,8 @@ Family family_of(const ModelConfig& config) {
   const bool plain_heads = config.kv_heads == config.heads && config.heads * config.head_size == config.width;
   const bool rotary = config.position == PositionKind::rope;
   if (config.norm == NormKind::layernorm && !rotary && !config.gated && plain_heads && !config.qk_norm && config.window == 0 &&
-      !config.post_norm && config.attention_scale == 0 && config.attention_softcap == 0 && config.logit_softcap == 0 &&
-      config.family.empty())
+      !config.post_norm && config.residual_scale == 1 && config.logit_scale == 1 && config.attention_scale == 0 &&
+      config.attention_softcap == 0 && config.logit_softcap == 0 && config.family.empty())
     return Family::gpt2;
   const bool gate = config.gated && (config.activation == ActivationKind::silu || config.activation == ActivationKind::gelu_tanh);
   if (config.norm == NormKind::rmsnorm && rotary && gate) {

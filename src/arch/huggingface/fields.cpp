@@ -78,6 +78,17 @@ std::vector<std::int64_t> Fields::numbers(std::string_view key) {
   return numbers;
 }
 
+std::vector<double> Fields::positives(std::string_view key) {
+  const Json* value = present(key);
+  if (value == nullptr) return missing(key), std::vector<double>{};
+  std::vector<double> numbers;
+  const auto fits = [](const Json& one) { return one.is_number() && one.number() > 0 && one.number() <= 1e30; };
+  if (!value->is_array() || !std::ranges::all_of(value->array(), fits))
+    return wrong(key, *value, "a list of numbers above 0"), numbers;
+  for (const Json& one : value->array()) numbers.push_back(one.number());
+  return numbers;
+}
+
 std::vector<std::string> Fields::texts(std::string_view key) {
   const Json* value = present(key);
   if (value == nullptr) return {};

@@ -36,6 +36,8 @@ class Fields {
   std::string text(std::string_view key, std::string otherwise);
   /// Whole numbers: one, or a list of them.
   std::vector<std::int64_t> numbers(std::string_view key);
+  /// Numbers above 0 and at most 1e30, a list.
+  std::vector<double> positives(std::string_view key);
   /// Texts: one, or a list of them.
   std::vector<std::string> texts(std::string_view key);
   /// Null when the member is missing or null.

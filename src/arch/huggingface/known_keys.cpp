@@ -117,7 +117,7 @@ constexpr auto unbiased_only = std::to_array<OnlyValue>({
     {"attention_bias", "false", "biases of queries, keys, values and what comes out"},
 });
 constexpr auto attention_harmless = std::to_array<std::string_view>({"attention_dropout"});
-// Without a longer context there is nothing that its first one belongs to.
+// Without a longer context there is nothing that its first one belongs to; with one it is read.
 constexpr auto phi3_harmless =
     std::to_array<std::string_view>({"attention_dropout", "resid_pdrop", "embd_pdrop", "original_max_position_embeddings"});
 constexpr auto smollm3_classes = std::to_array<std::string_view>({"SmolLM3ForCausalLM"});
@@ -134,6 +134,9 @@ constexpr auto gemma_only = std::to_array<OnlyValue>({
 // transformers writes the underscored one and does not read it: "layer_types" is beside it. "hidden_activation" is what counts.
 constexpr auto gemma3_harmless =
     std::to_array<std::string_view>({"attention_dropout", "cache_implementation", "_sliding_window_pattern", "hidden_act"});
+
+constexpr auto olmo2_classes = std::to_array<std::string_view>({"Olmo2ForCausalLM"});
+constexpr auto granite_classes = std::to_array<std::string_view>({"GraniteForCausalLM"});
 
 constexpr auto rasbt_harmless = std::to_array<std::string_view>({"drop_rate"});
 
@@ -169,6 +172,10 @@ KnownKeys keys_of(Family family) {
       return {gemma2_classes, gemma_only, gemma3_harmless};
     case Family::gemma3:
       return {gemma3_classes, gemma_only, gemma3_harmless};
+    case Family::olmo2:
+      return {olmo2_classes, unbiased_only, attention_harmless};
+    case Family::granite:
+      return {granite_classes, llama_only, attention_harmless};
     case Family::rasbt:
     case Family::rasbt_fused:
       return {{}, {}, rasbt_harmless};

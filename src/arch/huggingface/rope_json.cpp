@@ -17,11 +17,13 @@ struct ScalingName {
   std::string_view name;
   RopeScaling scaling;
 };
-constexpr std::array<ScalingName, 5> scaling_names{{{"default", RopeScaling::none},
+constexpr std::array<ScalingName, 7> scaling_names{{{"default", RopeScaling::none},
                                                     {"linear", RopeScaling::linear},
                                                     {"dynamic", RopeScaling::dynamic},
                                                     {"llama3", RopeScaling::llama3},
-                                                    {"yarn", RopeScaling::yarn}}};
+                                                    {"yarn", RopeScaling::yarn},
+                                                    {"longrope", RopeScaling::longrope},
+                                                    {"su", RopeScaling::longrope}}};  // as the first Phi-3 called it
 
 constexpr std::array<OnlyValue, 1> plain_length{{{"attention_factor", "1", "scores that are scaled with the context"}}};
 
@@ -50,8 +52,22 @@ void read_yarn(Fields& inner, Rope& rope) {
   if (!inner.flag("truncate", true)) inner.refuse("\"truncate\" is false: YaRN's ramp between pairs that are not whole");
 }
 
-/// What one of the objects says about rotary positions. `key`: its name.
-Rope rope_of(Fields& fields, const Json& json, std::string_view key, std::string_view what, double usual_theta) {
+double usual_longrope_factor(std::int64_t positions, const Rope& rope) {
+  const auto original = static_cast<double>(std::max<std::int64_t>(rope.original_block_size, 1));
+  return std::max(static_cast<double>(positions) / original, 1.0);
+}
+
+/// transformers' _compute_longrope_parameters: without a factor that of the context counts.
+void read_longrope(Fields& inner, const ModelConfig& config, Rope& rope) {
+  rope.short_factors = inner.positives("short_factor");
+  rope.long_factors = inner.positives("long_factor");
+  rope.factor = std::max(inner.positive("factor", usual_longrope_factor(config.block_size, rope)), 1.0);
+  rope.attention_factor = inner.positive("attention_factor", usual_longrope_length(rope.factor, rope.original_block_size));
+}
+
+/// What one of the objects says about the rotary positions of `config`, whose theta is the usual one. `key`: its name.
+Rope rope_of(Fields& fields, const Json& json, std::string_view key, std::string_view what, const ModelConfig& config,
+             double usual_theta) {
   Rope rope;
   Fields inner(json, what, std::string(key) + ".");
   rope.theta = inner.positive("rope_theta", usual_theta);
@@ -59,24 +75,38 @@ Rope rope_of(Fields& fields, const Json& json, std::string_view key, std::string
   const auto named = std::ranges::find(scaling_names, type, &ScalingName::name);
   if (named == scaling_names.end()) {  // its other keys are nothing to complain of
     inner.refuse(fmt::format("\"{}.rope_type\": rotary positions of type \"{}\" are not known", key, type),
-                 "known are default, linear, dynamic, llama3 and yarn");
+                 "known are default, linear, dynamic, llama3, yarn and longrope");
     fields.take(inner);
     return rope;
   }
   rope.scaling = named->scaling;
-  if (rope.scaling != RopeScaling::none) rope.factor = inner.positive("factor");
+  const bool longrope = rope.scaling == RopeScaling::longrope;
+  if (rope.scaling != RopeScaling::none && !longrope) rope.factor = inner.positive("factor");
   if (rope.scaling == RopeScaling::llama3) {
     rope.low_freq_factor = inner.positive("low_freq_factor");
     rope.high_freq_factor = inner.positive("high_freq_factor");
   }
   if (rope.scaling == RopeScaling::yarn) read_yarn(inner, rope);
-  if (rope.scaling == RopeScaling::llama3 || rope.scaling == RopeScaling::yarn) read_original(fields, inner, key, rope);
-  if (rope.scaling != RopeScaling::yarn) inner.demand(plain_length);
+  if (longrope || rope.scaling == RopeScaling::llama3 || rope.scaling == RopeScaling::yarn)
+    read_original(fields, inner, key, rope);
+  if (longrope) read_longrope(inner, config, rope);
+  if (!longrope && rope.scaling != RopeScaling::yarn) inner.demand(plain_length);
   inner.demand(rope_keys().only);
   inner.pass(rope_keys().harmless);
   inner.refuse_unknown("leave it out, if it changes nothing of what the model computes");
   fields.take(inner);
   return rope;
+}
+
+/// transformers 4's Phi-3 demands these three members and no other, so what follows from the contexts is left out.
+Json longrope_json(const Rope& rope, std::int64_t positions) {
+  Json json(Json::Object{{"type", "longrope"},
+                         {"short_factor", Json::Array(rope.short_factors.begin(), rope.short_factors.end())},
+                         {"long_factor", Json::Array(rope.long_factors.begin(), rope.long_factors.end())}});
+  if (rope.factor != usual_longrope_factor(positions, rope)) json.set("factor", rope.factor);
+  if (rope.attention_factor != usual_longrope_length(usual_longrope_factor(positions, rope), rope.original_block_size))
+    json.set("attention_factor", rope.attention_factor);
+  return json;
 }
 
 /// The object of that name; null where it is missing or empty.
@@ -116,10 +146,10 @@ void read_rope(Fields& fields, const Json& json, ModelConfig& config, std::strin
   const double usual_theta = config.rope.theta;
   const Json* scaling = rope_object(fields, "rope_scaling");
   const Json* parameters = rope_object(fields, "rope_parameters");
-  if (parameters != nullptr) config.rope = rope_of(fields, *parameters, "rope_parameters", what, usual_theta);
+  if (parameters != nullptr) config.rope = rope_of(fields, *parameters, "rope_parameters", what, config, usual_theta);
   if (scaling != nullptr) {
     const Rope other = config.rope;
-    config.rope = rope_of(fields, *scaling, "rope_scaling", what, usual_theta);
+    config.rope = rope_of(fields, *scaling, "rope_scaling", what, config, usual_theta);
     config.rope.theta = other.theta;
     if (parameters != nullptr && other.scaling != RopeScaling::none && !(other == config.rope)) {
       fields.refuse("\"rope_scaling\" and \"rope_parameters\" say different things about rotary positions",
@@ -154,7 +184,7 @@ void read_layered_rope(Fields& fields, const Json& json, ModelConfig& config, st
   const auto read = [&](const char* name, double usual_theta) {
     const Json* object = rope_object(layers, name);
     const std::string key = std::string("rope_parameters.") + name;
-    return object != nullptr ? rope_of(layers, *object, key, what, usual_theta) : Rope{.theta = usual_theta};
+    return object != nullptr ? rope_of(layers, *object, key, what, config, usual_theta) : Rope{.theta = usual_theta};
   };
   const Rope within = read("sliding_attention", local_theta);
   config.rope = read("full_attention", config.rope.theta);
@@ -165,7 +195,8 @@ void read_layered_rope(Fields& fields, const Json& json, ModelConfig& config, st
   fields.take(layers);
 }
 
-Json rope_json(const Rope& rope) {
+Json rope_json(const Rope& rope, std::int64_t positions) {
+  if (rope.scaling == RopeScaling::longrope) return longrope_json(rope, positions);
   if (rope.scaling == RopeScaling::none) return {};
   const auto named = std::ranges::find(scaling_names, rope.scaling, &ScalingName::scaling);
   Json json = Json::Object{{"rope_type", std::string(named->name)}, {"factor", rope.factor}};

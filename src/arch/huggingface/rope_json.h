@@ -19,7 +19,7 @@ void read_rope(Fields& fields, const Json& json, ModelConfig& config, std::strin
 /// The same of layers that see a window by themselves, which have a base of their own: "rope_local_base_freq", or transformers
 /// 5's two objects in "rope_parameters" (Gemma3TextConfig). `local_theta` counts where nothing says one.
 void read_layered_rope(Fields& fields, const Json& json, ModelConfig& config, std::string_view what, double local_theta);
-/// "rope_scaling"; null without one.
-Json rope_json(const Rope& rope);
+/// "rope_scaling" of a model with contexts of `positions`; null without one. LongRoPE's original context is left to the caller.
+Json rope_json(const Rope& rope, std::int64_t positions);
 
 }  // namespace lockstep::arch::huggingface

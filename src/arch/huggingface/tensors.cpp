@@ -9,10 +9,12 @@
 namespace lockstep::arch::huggingface {
 namespace {
 
-constexpr std::array named_families{Family::gpt2,    Family::llama, Family::mistral, Family::phi3,   Family::qwen2, Family::qwen3,
-                                    Family::smollm3, Family::gemma, Family::gemma2,  Family::gemma3, Family::rasbt};
-constexpr std::array<std::string_view, 12> family_names{"gpt2",    "llama", "mistral", "phi3",        "qwen2", "qwen3",
-                                                        "smollm3", "gemma", "gemma2",  "gemma3_text", "rasbt", "rasbt_fused"};
+constexpr std::array named_families{Family::gpt2,  Family::llama,   Family::mistral, Family::phi3,   Family::qwen2,
+                                    Family::qwen3, Family::smollm3, Family::gemma,   Family::gemma2, Family::gemma3,
+                                    Family::olmo2, Family::granite, Family::rasbt};
+constexpr std::array<std::string_view, 14> family_names{"gpt2",  "llama",   "mistral", "phi3",       "qwen2",
+                                                        "qwen3", "smollm3", "gemma",   "gemma2",     "gemma3_text",
+                                                        "olmo2", "granite", "rasbt",   "rasbt_fused"};
 
 /// A '#' in a name is the block's number. q, k, v and gate, up are one parameter of ours and have a name for each part.
 struct Row {
@@ -88,6 +90,22 @@ constexpr std::array<Row, 13> gemma3_rows{
      {Role::final_gain, {"model.norm.weight"}},
      {Role::head_weight, {"lm_head.weight"}}}};
 
+// OLMo 2's: Llama's, with norms behind its branches in the place of those before.
+constexpr std::array<Row, 11> olmo2_rows{
+    {{Role::token_table, {"model.embed_tokens.weight"}},
+     {Role::qkv_weight,
+      {"model.layers.#.self_attn.q_proj.weight", "model.layers.#.self_attn.k_proj.weight",
+       "model.layers.#.self_attn.v_proj.weight"}},
+     {Role::query_gain, {"model.layers.#.self_attn.q_norm.weight"}},
+     {Role::key_gain, {"model.layers.#.self_attn.k_norm.weight"}},
+     {Role::attention_out_weight, {"model.layers.#.self_attn.o_proj.weight"}},
+     {Role::post1_gain, {"model.layers.#.post_attention_layernorm.weight"}},
+     {Role::up_weight, {"model.layers.#.mlp.gate_proj.weight", "model.layers.#.mlp.up_proj.weight"}},
+     {Role::down_weight, {"model.layers.#.mlp.down_proj.weight"}},
+     {Role::post2_gain, {"model.layers.#.post_feedforward_layernorm.weight"}},
+     {Role::final_gain, {"model.norm.weight"}},
+     {Role::head_weight, {"lm_head.weight"}}}};
+
 constexpr std::array<Row, 17> rasbt_rows{
     {{Role::token_table, {"tok_emb.weight"}},
      {Role::position_table, {"pos_emb.weight"}},
@@ -135,7 +153,10 @@ std::span<const Row> rows_of(Family family) {
     case Family::qwen3:
     case Family::smollm3:
     case Family::gemma:
+    case Family::granite:
       return llama_rows;
+    case Family::olmo2:
+      return olmo2_rows;
     case Family::gemma2:
     case Family::gemma3:
       return gemma3_rows;
@@ -214,7 +235,7 @@ std::optional<Family> family_named(std::string_view name) {
 
 TensorTable tensor_table(const ModelConfig& config, Family family) {
   TensorTable table{parameters_of(config, family), {}};
-  if (family != Family::gpt2 && family != Family::llama && family != Family::smollm3) return table;
+  if (family != Family::gpt2 && family != Family::llama && family != Family::smollm3 && family != Family::granite) return table;
   // GPT-2 has every bias; the attention of the others has all of its biases or none.
   ModelConfig full = config;
   full.bias = config.bias || family == Family::gpt2;

@@ -17,10 +17,27 @@ namespace lockstep::arch::huggingface {
 
 /// Who published the names. gpt2 stores its matrices [in, out], as OpenAI did. rasbt: the GPT-2 of "Build a Large Language Model
 /// (From Scratch)"; rasbt_fused: its faster variant, with PyTorch's norms and q, k, v in one matrix.
-enum class Family : std::uint8_t { gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, gemma, gemma2, gemma3, rasbt, rasbt_fused };
+enum class Family : std::uint8_t {
+  gpt2,
+  llama,
+  mistral,
+  phi3,
+  qwen2,
+  qwen3,
+  smollm3,
+  gemma,
+  gemma2,
+  gemma3,
+  olmo2,
+  granite,
+  rasbt,
+  rasbt_fused
+};
 constexpr bool is_gemma(Family family) { return family == Family::gemma || family == Family::gemma2 || family == Family::gemma3; }
 /// Whether the family's models have norms behind their branches, too.
-constexpr bool has_post_norms(Family family) { return family == Family::gemma2 || family == Family::gemma3; }
+constexpr bool has_post_norms(Family family) {
+  return family == Family::gemma2 || family == Family::gemma3 || family == Family::olmo2;
+}
 /// Those that a config.json can name.
 std::span<const Family> all_families();
 /// As "model_type" says it.

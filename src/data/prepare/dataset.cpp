@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/prepare/download.h"
 #include "data/prepare/folder_lock.h"
 #include "data/prepare/prepare.h"
 #include "data/text/source.h"
 #include "data/token_description.h"
 #include "io/file.h"
+#include "io/http/get.h"
 #include "io/sha256.h"
 
 namespace lockstep::data {
@@ -55,13 +55,34 @@ void prepare_text(const io::Path& text, const FolderLock& lock, Log& log) {
           log);
 }
 
+// The file appears only when all of it is there.
+void download(const std::string& url, const io::Path& path) {
+  io::Replacement target(path);
+  std::uint64_t bytes = 0;
+  const auto begin = [&](const io::http::Head& head) {
+    if (head.status == 200) return true;
+    throw UserError(fmt::format("{} answers {}", io::http::shown_url(url), head.status), local_file);
+  };
+  const auto take = [&](std::string_view piece) {
+    target.file().write_at(bytes, std::as_bytes(std::span(piece)));
+    bytes += piece.size();
+  };
+  try {
+    io::http::get({.url = url, .agent = "lockstep"}, begin, take);
+  } catch (const UserError& error) {
+    const Problem& problem = error.problems().front();
+    throw UserError(problem.message, fmt::format("{}; or {}", problem.remedy, local_file));
+  }
+  target.commit();
+}
+
 // input.txt in the folder, as nanoGPT keeps it there.
 io::Path shakespeare(const DatasetRequest& request, Log& log) {
   const io::Path text = request.folder / "input.txt";
   if (io::exists(text)) return text;
   const std::string url = request.url.empty() ? shakespeare_url : request.url;
   log.info(fmt::format("Downloading {}", url));
-  download(url, text, local_file, request.curl);
+  download(url, text);
   if (const std::string hash = io::sha256_of_file(text); hash != shakespeare_hash) {
     std::filesystem::remove(text);
     throw UserError(fmt::format("what {} sent is not Tiny Shakespeare: its sha256 is {}", url, hash), local_file);

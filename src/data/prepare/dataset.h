@@ -15,7 +15,6 @@ struct DatasetRequest {
   std::string name = "shakespeare_char";
   io::Path folder;                       ///< where its token files belong
   std::optional<std::string> file = {};  ///< a local text to prepare it from
-  std::string curl = "curl";             ///< the program that downloads
   std::string url = {};                  ///< empty: where the named text is
   double wait_seconds = 1800;            ///< for another process that prepares the folder
 };

@@ -71,6 +71,8 @@ void demand_known(const arch::ModelConfig& config, std::int64_t positions) {
   };
   lacks(config.qk_norm, "norms of queries and keys");
   lacks(config.post_norm, "norms behind branches");
+  lacks(config.residual_scale != 1 || config.logit_scale != 1, "scaled branches and logits");
+  lacks(config.rope.scaling == arch::RopeScaling::longrope, "LongRoPE");
   lacks(config.unit_offset, "gains of 1 + what is trained");
   lacks(config.embedding_scale != 1, "scaled embeddings");
   lacks(config.attention_softcap > 0 || config.logit_softcap > 0, "caps of scores and logits");

@@ -68,6 +68,18 @@ VerifyModel gemma3() {
   return model;
 }
 
+/// Norms behind branches alone, of all queries and all keys together; scaled branches and logits.
+VerifyModel olmo2() {
+  VerifyModel model = llama();
+  model.name = "olmo2";
+  model.config.qk_norm = model.config.qk_norm_whole = true;
+  model.config.pre_norm = false;
+  model.config.post_norm = true;
+  model.config.residual_scale = 0.7;
+  model.config.logit_scale = 0.5;
+  return model;
+}
+
 /// Adapters beside all matrices, which alone are trained.
 VerifyModel lora() {
   VerifyModel model = llama();
@@ -91,8 +103,8 @@ struct NamedModel {
   std::string_view name;
   VerifyModel (*make)();
 };
-constexpr std::array<NamedModel, 6> models{
-    {{"gpt2", gpt2}, {"llama", llama}, {"qwen3", qwen3}, {"gemma3", gemma3}, {"lora", lora}, {"dpo", dpo}}};
+constexpr std::array<NamedModel, 7> models{
+    {{"gpt2", gpt2}, {"llama", llama}, {"qwen3", qwen3}, {"gemma3", gemma3}, {"olmo2", olmo2}, {"lora", lora}, {"dpo", dpo}}};
 
 }  // namespace
 

@@ -26,6 +26,7 @@ AttentionLayer::AttentionLayer(const Context& context, int layer)
                   .out_grid = &Sums::heads},
                  layer),
       head_norm_(context),
+      width_norm_(context),
       layer_(layer),
       turns_(arch::turns(context.config, layer)),
       local_(arch::sees_window(context.config, layer)) {}
@@ -64,10 +65,11 @@ parallel::AttentionTensors AttentionLayer::make_heads(const Pass& pass, const La
                                                       const Tensor& x, const Scratch& scratch) const {
   const auto top = [rows = pass.rows()](const Tensor& t) { return t.slice_rows(0, rows); };
   const Tensor qkv = top(saved.qkv);
-  const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats1.slice_rows(0, x.rows()), scratch);
+  const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats1, scratch);
   const std::array whole{Projection{{0, context_.dims.qkv_width()}, qkv, normed, {.bias = w[Role::qkv_bias]}}};
   project(context_, w, Role::qkv_weight, whole, scratch);
   if (head_norm_.used()) head_norm_.forward(w, saved, qkv);
+  if (width_norm_.used()) width_norm_.forward(w, saved, qkv, scratch);
   const Tensor qk = top(heads_of(saved));
   if (turns_) rotate(context_, turned(qk), pass, local_);
   return split(qk, qkv, top(saved.attention));
@@ -99,8 +101,9 @@ void AttentionLayer::backward(const Pass& pass, const LayerWeights& w, const Gra
   keys.finish(context_.ops, *context_.boundaries.attention, d_heads);
   if (turns_) rotate_back(context_, turned(d_qkv), pass, local_);
   if (head_norm_.used()) head_norm_.backward(pass, w, gradients, saved, d_qkv);
-  const Tensor x = saved.x.slice_rows(0, d.rows()), stats = saved.stats1.slice_rows(0, d.rows());
-  sub_layer_.enter_backward(pass, w, gradients, {x, stats, d_qkv, d}, scratch);
+  if (width_norm_.used()) width_norm_.backward(pass, w, gradients, saved, d_qkv, scratch);
+  const Tensor x = saved.x.slice_rows(0, d.rows());
+  sub_layer_.enter_backward(pass, w, gradients, {x, saved.stats1, d_qkv, d}, scratch);
 }
 
 void AttentionLayer::extend(const Pass& pass, std::span<const ops::CachedText> texts, const LayerWeights& w, BlockSaved& saved,

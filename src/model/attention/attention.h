@@ -5,6 +5,7 @@
 
 #include "model/attention/head_norm.h"
 #include "model/attention/kv_cache.h"
+#include "model/attention/width_norm.h"
 #include "model/context.h"
 #include "model/sub_layer.h"
 
@@ -30,7 +31,7 @@ class AttentionLayer {
   /// q and k of `qk`, v of `qkv`, and the result that belongs to them.
   parallel::AttentionTensors split(const Tensor& qk, const Tensor& qkv, const Tensor& o) const;
   /// What has q and k as attention reads them.
-  const Tensor& heads_of(const BlockSaved& saved) const { return head_norm_.used() ? saved.qk : saved.qkv; }
+  const Tensor& heads_of(const BlockSaved& saved) const { return context_.dims.qk_norm ? saved.qk : saved.qkv; }
   /// The columns of q and k, which lie side by side.
   Tensor turned(const Tensor& qk) const;
   ops::AttentionShape shape(const Pass& pass) const;
@@ -40,6 +41,7 @@ class AttentionLayer {
   const Context& context_;
   SubLayer sub_layer_;
   HeadNorm head_norm_;
+  WidthNorm width_norm_;
   int layer_;
   bool turns_, local_;  ///< by positions; within the window alone
 };

@@ -13,7 +13,7 @@ namespace lockstep::model {
 class HeadNorm {
  public:
   explicit HeadNorm(const Context& context) : context_(context) {}
-  bool used() const { return context_.dims.qk_norm; }
+  bool used() const { return context_.dims.qk_norm && !context_.dims.qk_norm_whole; }
   /// to [R, n D] of `heads` [R, n D], which may be `to`; keeps stats [n R, 2].
   void forward(const Tensor& to, const Tensor& stats, const Tensor& heads, const Tensor& gain) const;
   /// Queries and keys of `qkv` [R, (H+2K) D] as attention reads them, in saved.qk; keeps saved.qk_stats.

@@ -29,7 +29,7 @@ void compute_angles(const Context& context) {
     }
   };
   const arch::Rope& rope = context.config.rope;
-  fill(0, arch::rotary_frequencies(context.config), rope.scaling == arch::RopeScaling::yarn ? rope.attention_factor : 1);
+  fill(0, arch::rotary_frequencies(context.config), rope.attention_factor);
   if (arch::has_local_theta(context.config)) fill(positions, arch::local_rotary_frequencies(context.config), 1);
   upload(context.ops.stream(), context.angles);
 }

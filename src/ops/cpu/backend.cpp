@@ -28,6 +28,7 @@ class CpuOps final : public Ops {
 
   Linear& linear() override { return *linear_; }
   Norm& norm(NormForm form) override { return *norms_[static_cast<std::size_t>(form)]; }
+  SplitNorm& split_norm() override { return *split_norm_; }
   Rotary& rotary() override { return *rotary_; }
   Attention& attention() override { return attention_; }
   Activations& activation() override { return *activation_; }
@@ -69,6 +70,7 @@ class CpuOps final : public Ops {
   CpuAttention attention_{context_, product_, plain_.get()};
   std::array<std::unique_ptr<Norm>, 3> norms_ = {norm_of(NormForm::layer), norm_of(NormForm::rms),
                                                  norm_of(NormForm::rms_unit_offset)};
+  std::unique_ptr<SplitNorm> split_norm_ = make_split_norm(context_);
   std::unique_ptr<Rotary> rotary_ = make_rotary(context_);
   std::unique_ptr<Activations> activation_ = make_activation(context_);
   std::unique_ptr<Embedding> embedding_ = make_embedding(context_);

@@ -75,6 +75,7 @@ std::unique_ptr<Norm> make_norm(const Context& context, NormForm form);
 /// The same bits in passes of one operation each over all rows. `between`, which outlives it: what a pass leaves for the next, at
 /// least 3 floats for each element of 64 rows.
 std::unique_ptr<Norm> make_plain_norm(const Context& context, NormForm form, std::span<float> between);
+std::unique_ptr<SplitNorm> make_split_norm(const Context& context);
 std::unique_ptr<Rotary> make_rotary(const Context& context);
 std::unique_ptr<Activations> make_activation(const Context& context);
 std::unique_ptr<Embedding> make_embedding(const Context& context);

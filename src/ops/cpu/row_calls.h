@@ -17,6 +17,13 @@ struct NormTensors {
   NormForm form;
 };
 
+/// Of SplitNorm, as its functions call them; `out` is n or dx.
+struct SplitNormTensors {
+  Tensor x, out = {}, dn = {}, rstd = {}, gain = {}, sums = {}, d_gain = {};
+  float features = 1, eps = 0;
+  bool accumulate = false;
+};
+
 /// Logits of a part of the vocabulary.
 struct PartLogits {
   const Tensor &logits, &targets;

@@ -11,6 +11,7 @@ class ReferenceOps final : public Ops {
   explicit ReferenceOps(OpObserver* observer) : observer_(observer) {}
   Linear& linear() override { return *linear_; }
   Norm& norm(NormForm form) override { return *norms_[static_cast<std::size_t>(form)]; }
+  SplitNorm& split_norm() override { return *split_norm_; }
   Rotary& rotary() override { return *rotary_; }
   Attention& attention() override { return *attention_; }
   Activations& activation() override { return *activation_; }
@@ -31,6 +32,7 @@ class ReferenceOps final : public Ops {
   std::array<std::unique_ptr<Norm>, 3> norms_ = {reference::make_norm(NormForm::layer, observer_),
                                                  reference::make_norm(NormForm::rms, observer_),
                                                  reference::make_norm(NormForm::rms_unit_offset, observer_)};
+  std::unique_ptr<SplitNorm> split_norm_ = reference::make_split_norm(observer_);
   std::unique_ptr<Rotary> rotary_ = reference::make_rotary(observer_);
   std::unique_ptr<Attention> attention_ = reference::make_attention(observer_);
   std::unique_ptr<Activations> activation_ = reference::make_activation(observer_);

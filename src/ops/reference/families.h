@@ -13,6 +13,7 @@ namespace lockstep::ops::reference {
 std::unique_ptr<Linear> make_linear(OpObserver* observer);
 /// `centred`: LayerNorm; RMSNorm otherwise.
 std::unique_ptr<Norm> make_norm(NormForm form, OpObserver* observer);
+std::unique_ptr<SplitNorm> make_split_norm(OpObserver* observer);
 std::unique_ptr<Rotary> make_rotary(OpObserver* observer);
 std::unique_ptr<Attention> make_attention(OpObserver* observer);
 std::unique_ptr<Activations> make_activation(OpObserver* observer);

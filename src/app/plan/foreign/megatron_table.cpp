@@ -124,9 +124,10 @@ bool is_harmless(std::string_view name) {
 }
 
 std::span<const std::string_view> missing_settings() {
-  static constexpr std::array<std::string_view, 9> all{
-      "model.post_norm", "model.embedding_scale",  "model.attention_scale", "model.attention_softcap", "model.logit_softcap",
-      "model.window",    "model.rope_local_theta", "model.rope_skip_every", "model.rope_scaling"};
+  static constexpr std::array<std::string_view, 13> all{
+      "model.qk_norm_whole",    "model.pre_norm",        "model.residual_scale",    "model.logit_scale",   "model.post_norm",
+      "model.embedding_scale",  "model.attention_scale", "model.attention_softcap", "model.logit_softcap", "model.window",
+      "model.rope_local_theta", "model.rope_skip_every", "model.rope_scaling"};
   return all;
 }
 

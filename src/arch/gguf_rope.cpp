@@ -1,0 +1,104 @@
+#include "arch/gguf_rope.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "arch/huggingface/rope_json.h"
+#include "arch/rotary.h"
+
+namespace lockstep::arch::gguf {
+namespace {
+
+constexpr std::string_view type_key = "rope.scaling.type", factor_key = "rope.scaling.factor",
+                           original_key = "rope.scaling.original_context_length", length_key = "rope.scaling.attn_factor",
+                           fast_key = "rope.scaling.yarn_beta_fast", slow_key = "rope.scaling.yarn_beta_slow";
+constexpr std::array keys{type_key, factor_key, original_key, length_key, fast_key, slow_key};
+
+}  // namespace
+
+bool is_scaling_key(std::string_view key) { return std::ranges::find(keys, key) != keys.end(); }
+
+// llama.cpp multiplies YaRN's usual attention factor by the one that is stored (llama-context.cpp, yarn_attn_factor).
+Json scaling_pairs(const Rope& rope) {
+  Json pairs(Json::Object{});
+  const auto set = [&](std::string_view key, Json value) { pairs.set(std::string(key), std::move(value)); };
+  if (rope.scaling != RopeScaling::linear && rope.scaling != RopeScaling::yarn) return pairs;
+  set(type_key, rope.scaling == RopeScaling::yarn ? "yarn" : "linear");
+  set(factor_key, rope.factor);
+  if (rope.scaling == RopeScaling::linear) return pairs;
+  set(original_key, rope.original_block_size);
+  set(length_key, rope.attention_factor / usual_attention_factor(rope.factor));
+  set(fast_key, rope.high_freq_factor);
+  set(slow_key, rope.low_freq_factor);
+  return pairs;
+}
+
+Json scaling_of_pairs(const Json& pairs, std::string_view start, std::string_view what) {
+  const auto find = [&](std::string_view key) { return pairs.find(fmt::format("{}{}", start, key)); };
+  const Json* type = find(type_key);
+  if (type == nullptr || (type->is_string() && type->string() == "none")) return {};
+  const auto number = [&](std::string_view key, double usual) {
+    const Json* value = find(key);
+    return value != nullptr && value->is_number() ? value->number() : usual;
+  };
+  Rope rope{.factor = number(factor_key, 0)};
+  const bool linear = type->is_string() && type->string() == "linear", yarn = type->is_string() && type->string() == "yarn";
+  if ((!linear && !yarn) || !(rope.factor >= 1)) {
+    throw UserError(
+        fmt::format("{}: \"{}{}\" is {} with a factor of {}", what, start, type_key, type->dump().substr(0, 80), rope.factor),
+        "read are linear and yarn with a factor of at least 1; take the model from its Hugging Face folder");
+  }
+  rope.scaling = linear ? RopeScaling::linear : RopeScaling::yarn;
+  rope.original_block_size = static_cast<std::int64_t>(number(original_key, number("context_length", 0)));
+  rope.high_freq_factor = number(fast_key, 32);
+  rope.low_freq_factor = number(slow_key, 1);
+  rope.attention_factor = usual_attention_factor(rope.factor) * number(length_key, 1);
+  return huggingface::rope_json(rope, 0);
+}
+
+/// Llama 3.1's scaling leaves no trace but its factors. Published models differ in the factor and in the context before it, a
+/// power of two.
+Json scaling_of_factors(std::span<const float> factors, double theta, std::string_view what) {
+  constexpr std::int64_t longest = std::int64_t{1} << 20;
+  ModelConfig probe;
+  probe.head_size = 2 * std::ssize(factors);
+  probe.position = PositionKind::rope;
+  probe.rope.theta = theta;
+  Rope& rope = probe.rope;
+  rope.scaling = RopeScaling::llama3;
+  rope.factor = std::round(*std::ranges::max_element(factors) * 1024) / 1024;
+  const auto close = [](float a, float b) { return std::fabs(a - b) <= 1e-5F * std::fabs(a); };
+  const auto fits = [&] { return std::ranges::equal(rope_factors(probe), factors, close); };
+  const bool possible = rope.theta > 0 && rope.factor >= 1;
+  bool found = possible && fits();  // with the context that is usual
+  for (std::int64_t context = longest; context > 1 && !found && possible; context /= 2) {
+    rope.original_block_size = context;
+    found = fits();
+  }
+  if (!found) {
+    throw UserError(fmt::format("{}: the factors in \"{}\" are not those of Llama 3.1", what, rope_factors_name),
+                    "take the model from its Hugging Face folder");
+  }
+  return huggingface::rope_json(rope, longest);
+}
+
+std::vector<float> rope_factors(const ModelConfig& config) {
+  if (config.position != PositionKind::rope || config.rope.scaling == RopeScaling::none) return {};
+  if (config.rope.scaling == RopeScaling::linear || config.rope.scaling == RopeScaling::yarn) return {};
+  if (config.rope.scaling != RopeScaling::llama3) {
+    throw UserError("the scaling of the model's rotary positions is not written to GGUF files",
+                    "write a Hugging Face folder: leave .gguf out of its name");
+  }
+  ModelConfig plain = config;
+  plain.rope.scaling = RopeScaling::none;
+  std::vector<float> factors = rotary_frequencies(plain);
+  const std::vector<float> scaled = rotary_frequencies(config);
+  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] /= scaled[i];
+  return factors;
+}
+
+}  // namespace lockstep::arch::gguf
