@@ -114,10 +114,14 @@ TEST_F(Inspect, VerifyNamesWhatIsDamaged) {
   EXPECT_HOLDS("every byte is as it was written", text(folder, true));
   damage_last_byte(folder / "model.safetensors");
   ASSERT_EQ(facts(folder, true).at("damaged").array().size(), 1u);
-  EXPECT_HOLDS("DAMAGED:\n  bias", text(folder, true));
-  EXPECT_HOLDS("DAMAGED:\n  step_1: bias", text(run.path(), true));
+  EXPECT_HOLDS("DAMAGED OR UNREADABLE:\n  bias", text(folder, true));
+  EXPECT_HOLDS("DAMAGED OR UNREADABLE:\n  step_1: bias", text(run.path(), true));
   append(folder / "model.safetensors", "more");
   EXPECT_HOLDS("truncated or replaced", text(run.path(), true));
+  fs::create_directories(run.path() / "checkpoints/step_2");
+  fs::create_symlink("manifest.json", run.path() / "checkpoints/step_2/manifest.json");
+  EXPECT_HOLDS("DAMAGED OR UNREADABLE:\n", text(run.path(), true));
+  EXPECT_HOLDS("Too many levels of symbolic links", text(run.path(), true));
 }
 
 TEST_F(Inspect, TheLastEvaluationMayStandFarAboveTheEnd) {
@@ -150,7 +154,7 @@ TEST_F(Inspect, ARun) {
     EXPECT_HOLDS(part, text(run.path()));
   EXPECT_EQ(facts(run.path() / "checkpoints").at("checkpoints").array().size(), 2u);
   append(run.path() / "checkpoints/step_20/manifest.json", " ");
-  EXPECT_HOLDS("damaged: ", text(run.path()));
+  EXPECT_HOLDS("damaged or unreadable: ", text(run.path()));
   fs::remove_all(run.path() / "checkpoints/step_10");
   fs::remove_all(run.path() / "checkpoints/step_20");
   EXPECT_HOLDS("no checkpoint yet", text(run.path()));

@@ -93,7 +93,7 @@ std::string damage_text(const Json& facts) {
   const Json* damaged = facts.find("damaged");
   if (damaged == nullptr) return "";
   if (damaged->array().empty()) return "\nverified: every byte is as it was written\n";
-  std::string text = "\nDAMAGED:\n";
+  std::string text = "\nDAMAGED OR UNREADABLE:\n";
   for (const Json& name : damaged->array()) text += fmt::format("  {}\n", visible(name.string()));
   return text;
 }
@@ -125,7 +125,7 @@ std::string run_text(const Json& facts) {
     const Cell step = number_cell(one.at("step"));
     if (const Json* fault = one.find("fault")) {
       const Cell none(nullptr, "");
-      table.row({"", step, none, none, none, visible("damaged: " + fault->string())});
+      table.row({"", step, none, none, none, visible("damaged or unreadable: " + fault->string())});
       continue;
     }
     const bool best = one.at("best").boolean(), last = one.at("last").boolean();

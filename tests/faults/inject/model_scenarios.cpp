@@ -52,7 +52,7 @@ Words generate(const std::string& model) {
 }
 
 /// inspect --verify tells of what it could not read beside what it read.
-bool finds_damage(const std::string& text) { return text.find("DAMAGED:") != std::string::npos; }
+bool finds_damage(const std::string& text) { return text.find("DAMAGED OR UNREADABLE:") != std::string::npos; }
 
 /// What `command` printed into a file is its text, or the start of it after an error.
 void check_text(Aftermath& after, const Words& command) {
