@@ -158,6 +158,13 @@ std::vector<Problem> check_adapter(const ModelConfig& config) {
     problems.push_back({fmt::format("adapter.targets = {}: this model's gate and up are one matrix", words_of(adapter.targets)),
                         "take both of gate,up or neither"});
   }
+  const auto ends = [&](std::string_view what, const char* remedy) {
+    problems.push_back({fmt::format("adapter.whole = {}: {}", word_of(adapter.whole), what), remedy});
+  };
+  if (config.tied && adapter.trains_embeddings() != adapter.trains_head())
+    ends("this model's embedding and head are one matrix", "use adapter.whole=both or adapter.whole=none");
+  if (!config.tied && adapter.trains_embeddings() && config.position == PositionKind::learned)
+    ends("this model's token table lies together with its learned positions", "use adapter.whole=head or adapter.whole=none");
   if (whole_dims(config).adapters == 0) {
     problems.push_back({fmt::format("adapter.targets = {}: this model has no such matrix", words_of(adapter.targets)),
                         "use adapter.targets=all"});

@@ -3,12 +3,14 @@
 // Adapters beside matrices that stay as they are (LoRA: Hu et al. 2021): y = x W^T + scale (x A^T) B^T, where A [r, in] and
 // B [out, r] alone are trained. A starts as PyTorch's Linear does, B as zero, so that nothing is added at first.
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "arch/parameters.h"
+#include "base/values/choice.h"
 #include "layout/range.h"
 #include "layout/sharded_dims.h"
 
@@ -40,3 +42,12 @@ std::optional<AdapterTargets> adapter_targets(std::string_view words);
 std::vector<Problem> check_adapter(const ModelConfig& config);
 
 }  // namespace lockstep::arch
+
+namespace lockstep {
+template <>
+struct Choice<arch::WholeEnds> {
+  using enum arch::WholeEnds;
+  static constexpr std::array<Named<arch::WholeEnds>, 4> all{
+      {{"none", none}, {"embeddings", embeddings}, {"head", head}, {"both", both}}};
+};
+}  // namespace lockstep

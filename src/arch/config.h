@@ -53,13 +53,20 @@ using AdapterTargets = std::uint8_t;
 constexpr AdapterTargets bit_of(AdapterTarget target) { return static_cast<AdapterTargets>(1U << static_cast<unsigned>(target)); }
 inline constexpr AdapterTargets all_targets = (1U << static_cast<unsigned>(AdapterTarget::count)) - 1;
 
+/// Ends of a model that are trained whole beside its adapters (PEFT's modules_to_save): the token table, the head's matrix. A
+/// tied model has one matrix for both.
+enum class WholeEnds : std::uint8_t { none, embeddings, head, both };
+
 /// Low-rank matrices that are trained in the place of the model's (arch/adapter).
 struct Adapter {
   std::int64_t rank = 0;         ///< r; 0: there are none, and the model itself is trained
   double alpha = 16;             ///< what they add is multiplied by alpha / r
   bool rank_stabilised = false;  ///< by alpha / sqrt(r) (Kalajdzievski 2023)
   AdapterTargets targets = all_targets;
+  WholeEnds whole = WholeEnds::none;
 
+  bool trains_embeddings() const { return whole == WholeEnds::embeddings || whole == WholeEnds::both; }
+  bool trains_head() const { return whole == WholeEnds::head || whole == WholeEnds::both; }
   bool used() const { return rank > 0; }
   bool on(AdapterTarget target) const { return (targets & bit_of(target)) != 0; }
   double scale() const;

@@ -91,7 +91,8 @@ Json adapter_to_json(const Adapter& adapter) {
   return Json::Object{{"rank", adapter.rank},
                       {"alpha", adapter.alpha},
                       {"rank_stabilised", adapter.rank_stabilised},
-                      {"targets", words_of(adapter.targets)}};
+                      {"targets", words_of(adapter.targets)},
+                      {"whole", std::string(word_of(adapter.whole))}};
 }
 
 Adapter adapter_from_json(const Json& json, std::string_view what) {
@@ -101,10 +102,17 @@ Adapter adapter_from_json(const Json& json, std::string_view what) {
     throw UserError(fmt::format("{}: \"targets\" of the adapter is \"{}\", which this version does not know", what, words),
                     "use a version of lockstep that has it");
   }
+  const Json* ends = json.find("whole");  // which earlier versions did not have
+  const std::optional<WholeEnds> whole = ends == nullptr ? WholeEnds::none : choice_from<WholeEnds>(ends->string());
+  if (!whole) {
+    throw UserError(fmt::format("{}: \"whole\" of the adapter is \"{}\", which this version does not know", what, ends->string()),
+                    "use a version of lockstep that has it");
+  }
   return {.rank = json.at("rank").integer(),
           .alpha = json.at("alpha").number(),
           .rank_stabilised = json.at("rank_stabilised").boolean(),
-          .targets = *targets};
+          .targets = *targets,
+          .whole = *whole};
 }
 
 }  // namespace

@@ -19,6 +19,9 @@ double training_flops_per_token(const ModelConfig& config, std::int64_t position
 /// that widens it. HFU counts them (Korthikanti et al. 2022, appendix A).
 double repeated_flops_per_token(const ModelConfig& config, std::int64_t positions, const layout::Recompute& recompute);
 
+/// FLOPs a token that the head computes again where samples are judged whole: its forward pass.
+double head_again_flops_per_token(const ModelConfig& config, std::int64_t positions);
+
 /// The parts of training_flops_per_token() that a block and the head take.
 layout::PartCosts part_flops_per_token(const ModelConfig& config, std::int64_t positions);
 

@@ -78,6 +78,9 @@ UnitSpec block_unit(const ModelConfig& c, const Table& table, std::int64_t index
   return unit;
 }
 
+/// What is trained is units. The final norm is none of what is trained beside adapters.
+bool norm_is_apart(const ModelConfig& config) { return config.adapter.used() && config.adapter.trains_head() && !config.tied; }
+
 }  // namespace
 
 std::vector<UnitSpec> unit_table(const ModelConfig& config, DecayRule decay) {
@@ -91,12 +94,19 @@ std::vector<UnitSpec> unit_table(const ModelConfig& config, DecayRule decay) {
   units.push_back(std::move(embedding));
   if (config.tied) units.push_back(std::move(tied));
   for (std::int64_t i = 0; i < config.layers; ++i) units.push_back(block_unit(config, table, i));
-  UnitSpec head{"head", {}};
-  table.norm(head, "transformer.ln_f", Role::final_gain, Role::final_bias);
+  UnitSpec head{"head", {}}, norm{"norm", {}};
+  const bool apart = norm_is_apart(config);
+  table.norm(apart ? norm : head, "transformer.ln_f", Role::final_gain, Role::final_bias);
+  if (apart) units.push_back(std::move(norm));
   if (!config.tied) table.matrix(head, "lm_head.weight", Role::head_weight, config.vocabulary, config.width);
   units.push_back(std::move(head));
   if (!config.adapter.used()) return units;
-  for (UnitSpec& unit : units) unit.trained = false;
+  const UnitMap map = unit_map(config);
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const UnitIndex unit{static_cast<int>(u)};
+    const auto in = [&](const std::vector<UnitIndex>& learns) { return std::ranges::find(learns, unit) != learns.end(); };
+    units[u].trained = in(map.embedding_learns) || in(map.head_learns);
+  }
   for (std::int64_t i = 0; i < config.layers; ++i) units.push_back(adapter_unit(config, decay, i));
   return units;
 }
@@ -119,15 +129,25 @@ UnitMap unit_map(const ModelConfig& config) {
   map.embedding = UnitIndex{next++};
   if (config.tied) map.tied = UnitIndex{next++};
   for (std::int64_t i = 0; i < config.layers; ++i) map.blocks.push_back(UnitIndex{next++});
+  if (norm_is_apart(config)) map.norm = UnitIndex{next++};
   map.head = UnitIndex{next++};
   for (std::int64_t i = 0; config.adapter.used() && i < config.layers; ++i) map.adapters.push_back(UnitIndex{next++});
   map.count = next;
   map.embedding_reads = {map.embedding};
-  map.head_reads = {map.head};
+  if (map.norm.value >= 0) map.head_reads.push_back(map.norm);
+  map.head_reads.push_back(map.head);
   if (config.tied) {
     map.embedding_reads.push_back(map.tied);
     map.head_reads.push_back(map.tied);
     map.projection = Role::token_table;
+  }
+  const UnitIndex projecting = map.head_reads.back();
+  if (map.trains_all()) {
+    map.embedding_learns = {map.embedding};
+    map.head_learns = map.head_reads;
+  } else {
+    if (!config.tied && config.adapter.trains_embeddings()) map.embedding_learns = {map.embedding};
+    if (config.adapter.trains_head()) map.head_learns = {projecting};
   }
   return map;
 }
@@ -145,11 +165,10 @@ TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& ma
 }
 
 std::vector<UnitIndex> backward_order(const UnitMap& map) {
-  if (!map.trains_all()) return {map.adapters.rbegin(), map.adapters.rend()};
-  std::vector<UnitIndex> order{map.head};
-  if (map.tied.value >= 0) order.push_back(map.tied);
-  order.insert(order.end(), map.blocks.rbegin(), map.blocks.rend());
-  order.push_back(map.embedding);
+  std::vector<UnitIndex> order = map.head_learns;
+  const std::vector<UnitIndex>& inner = map.trains_all() ? map.blocks : map.adapters;
+  order.insert(order.end(), inner.rbegin(), inner.rend());
+  order.insert(order.end(), map.embedding_learns.begin(), map.embedding_learns.end());
   return order;
 }
 
@@ -160,7 +179,7 @@ bool is_used_going_back(const UnitMap& map, const std::vector<layout::Chunk>& ch
   const auto place = [&](const std::vector<UnitIndex>& units) { return std::ranges::find(units, unit) - units.begin(); };
   return std::ranges::any_of(chunks, [&](const layout::Chunk& chunk) {
     if (unit == map.embedding) return chunk.embedding;
-    if (unit == map.head || unit == map.tied) return chunk.head;
+    if (unit == map.head || unit == map.tied || unit == map.norm) return chunk.head;
     const std::int64_t adapter = place(map.adapters), block = adapter < std::ssize(map.adapters) ? adapter : place(map.blocks);
     return block >= chunk.blocks.first && block < chunk.blocks.end();
   });
@@ -195,8 +214,10 @@ ParameterCounts count_parameters(const ModelConfig& config, DecayRule decay) {
       const std::int64_t size = parameter.info.shape.elements();
       counts.total += size;
       if (unit.trained) counts.trained += size;
+      const bool looked_up = parameter.info.role == static_cast<int>(Role::token_table) && !config.tied;
       if (parameter.info.role != static_cast<int>(Role::position_table)) counts.without_positions += size;
-      if (parameter.info.role == static_cast<int>(Role::token_table) && !config.tied) counts.looked_up += size;
+      if (looked_up) counts.looked_up += size;
+      if (looked_up && unit.trained) counts.trained_looked_up += size;
       if (!unit.trained) continue;
       (parameter.info.decay ? counts.decayed : counts.other) += size;
       ++(parameter.info.decay ? counts.decayed_tensors : counts.other_tensors);

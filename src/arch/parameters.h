@@ -3,6 +3,7 @@
 // The table of a model's parameters: name, shape, role, start value, decay, how it is cut (arch/shard_rules), and the unit each
 // belongs to. A new family is a new table.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -77,7 +78,8 @@ struct UnitSpec {
 enum class DecayRule : std::uint8_t { matrices, all };
 
 /// All units of a model in the order of the forward pass: embedding, the tied matrix when there is one, blocks, head; behind them
-/// the adapters of each block, where there are any.
+/// the adapters of each block, where there are any. Beside adapters the final norm is a unit of its own where the head is
+/// trained.
 std::vector<UnitSpec> unit_table(const ModelConfig& config, DecayRule decay = DecayRule::matrices);
 /// What a rank holds of them, placed: what stores are built from.
 std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, layout::TensorRank tensor = {});
@@ -87,13 +89,16 @@ struct UnitMap {
   UnitIndex embedding;  ///< learned positions, and tokens unless tied; may have nothing
   UnitIndex tied{-1};   ///< the token table when the head shares it; -1 otherwise
   std::vector<UnitIndex> blocks;
-  std::vector<UnitIndex> adapters;         ///< of each block; empty: there are none, and all units are trained
-  UnitIndex head;                          ///< final norm, and the head's weight unless tied
-  std::vector<UnitIndex> embedding_reads;  ///< units that turn tokens into rows: the embedding, and a tied matrix
-  std::vector<UnitIndex> head_reads;       ///< units that turn rows into logits: the head, and a tied matrix
-  Role projection = Role::head_weight;     ///< of the matrix in them that multiplies the final norm's output
+  std::vector<UnitIndex> adapters;                       ///< of each block; empty: there are none, and all units are trained
+  UnitIndex norm{-1};                                    ///< the final norm where it is apart from the head; -1 otherwise
+  UnitIndex head;                                        ///< final norm, unless apart, and the head's weight unless tied
+  std::vector<UnitIndex> embedding_reads;                ///< units that turn tokens into rows: the embedding, and a tied matrix
+  std::vector<UnitIndex> head_reads;                     ///< units that turn rows into logits: the head, and a tied matrix
+  std::vector<UnitIndex> embedding_learns, head_learns;  ///< of these, those that are trained
+  Role projection = Role::head_weight;                   ///< of the matrix in head_reads that multiplies the final norm's output
   int count = 0;
   bool trains_all() const { return adapters.empty(); }
+  bool trains_tied() const { return std::ranges::find(head_learns, tied) != head_learns.end(); }
   /// What of a block is trained: it, or its adapters.
   UnitIndex trained(std::size_t block) const { return trains_all() ? blocks[block] : adapters[block]; }
 };
@@ -109,8 +114,8 @@ struct TokenTable {
 };
 TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& map);
 
-/// Units in the order in which a micro-batch is done with their gradients: head, tied matrix, blocks from the last, embedding; or
-/// adapters from the last block's.
+/// The trained units in the order in which a micro-batch is done with their gradients: head, tied matrix, blocks or their
+/// adapters from the last, embedding.
 std::vector<UnitIndex> backward_order(const UnitMap& map);
 /// Of them, those that passes through `chunks` of the model, one rank's, give gradients to. A tied matrix gets its rows apart,
 /// from the embedding, and is with the head here.
@@ -126,7 +131,8 @@ struct ParameterCounts {
   std::int64_t total = 0;              ///< every element
   std::int64_t without_positions = 0;  ///< nanoGPT's count: the learned positions left out
   std::int64_t trained = 0;            ///< of all; not all where there are adapters
-  std::int64_t looked_up = 0;          ///< of them, the token table of a model whose head has a matrix of its own
+  std::int64_t looked_up = 0;          ///< of all, the token table of a model whose head has a matrix of its own
+  std::int64_t trained_looked_up = 0;  ///< the same, of those that are trained
   std::int64_t decayed_tensors = 0, decayed = 0;
   std::int64_t other_tensors = 0, other = 0;
 };

@@ -132,7 +132,8 @@ PartMap parts_of(PartMap parts, const std::vector<layout::Chunk>& chunks) {
 }
 
 std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map) {
-  LeaseClass blocks{.units = map.blocks, .sequence = true}, ends{.units = {map.embedding, map.head}}, tied{.units = {map.tied}};
+  LeaseClass blocks{.units = map.blocks, .sequence = true}, ends{.units = {map.embedding, map.head}}, tied{.units = {map.tied}},
+      norm{.units = {map.norm}};
   LeaseClass tiles{.units = map.blocks, .sequence = true, .tiles = true}, adapters{.units = map.adapters, .sequence = true};
   for (const BlockParts& block : parts.blocks) {
     std::vector<layout::Part> attention = block.attention, mlp = block.mlp;
@@ -149,7 +150,11 @@ std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map) 
   }
   for (const std::vector<layout::Part>* end : {&parts.embedding, &parts.head}) {
     for (const layout::Part& part : *end) {
-      if (part.unit != map.tied) add(ends, {part});
+      if (part.unit == map.norm) {
+        add(norm, {part});  // is there beside the head
+      } else if (part.unit != map.tied) {
+        add(ends, {part});
+      }
     }
   }
   for (const layout::Part& part : parts.head.empty() ? parts.embedding : parts.head) {
@@ -159,6 +164,7 @@ std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map) 
   if (tiles.parts > 0) all.push_back(std::move(tiles));
   if (adapters.parts > 0) all.push_back(std::move(adapters));
   if (tied.parts > 0) all.push_back(std::move(tied));
+  if (norm.parts > 0) all.push_back(std::move(norm));
   return all;
 }
 

@@ -35,7 +35,7 @@ const WeightSet& BlockWeights::lease(const std::vector<layout::Part>& parts) {
 OpenGradients::OpenGradients(parallel::GradientStore& store, const std::vector<layout::Unit>& all,
                              std::span<const UnitIndex> units, Microbatch microbatch)
     : store_(store), count_(units.size()), microbatch_(microbatch) {
-  ensure(!units.empty() && units.size() <= most_units_of_a_part, "a part of the model reads few units");
+  ensure(units.size() <= most_units_of_a_part, "a part of the model reads few units");
   std::ranges::copy(units, units_.begin());
   for (std::size_t i = 0; i < count_; ++i) {
     const parallel::OpenGradient gradient = store.open(units[i], microbatch);

@@ -191,18 +191,14 @@ void Stage::forward(const Pass& pass, Microbatch microbatch, const Tensor& input
 
 void Stage::loss(const Pass& pass, Microbatch microbatch, const Tensor& x, const Objective& objective, const Tensor& d) {
   const LeasedWeights w(context_.parameters, parts_.head, PassKind::forward);
-  if (!map_.trains_all()) {
-    const GradientSet none;
-    return head_.loss_and_gradient(pass, x, objective, w.weights(), {none, context_.sums}, d);
-  }
-  OpenGradients gradient(gradients_, context_.parameters.units(), map_.head_reads, microbatch);
+  OpenGradients gradient(gradients_, context_.parameters.units(), map_.head_learns, microbatch);
   head_.loss_and_gradient(pass, x, objective, w.weights(), {gradient.set(), context_.sums}, d);
   gradient.close();
 }
 
 void Stage::embedding_backward(const Pass& pass, Microbatch microbatch, const Tensor& tokens, const Tensor& d) {
-  if (!map_.trains_all()) return;
-  OpenGradients gradient(gradients_, context_.parameters.units(), map_.embedding, microbatch);
+  if (map_.embedding_learns.empty() && !map_.trains_tied()) return;
+  OpenGradients gradient(gradients_, context_.parameters.units(), map_.embedding_learns, microbatch);
   embedding_.backward(pass, gradient.set(), gradients_.open_rows(microbatch), tokens, d, scratch_, microbatch.value);
   gradient.close();
 }

@@ -61,7 +61,16 @@ TEST_F(AdaptersCommand, BesideADrawnModelComeWithAWarning) {
             std::string::npos);
 }
 
-TEST_F(AdaptersCommand, AResumedRunLearnsTheBitsOfAWholeOne) {
+/// Adapters alone, and with the token table and the head's matrix.
+class AdaptersAndEnds : public AdaptersCommand, public testing::WithParamInterface<const char*> {
+ protected:
+  std::vector<std::string> tuned(const std::string& run, std::vector<std::string> more) const {
+    more.push_back(std::string("adapter.whole=") + GetParam());
+    return AdaptersCommand::tuned(run, more);
+  }
+};
+
+TEST_P(AdaptersAndEnds, AResumedRunLearnsTheBitsOfAWholeOne) {
   const std::vector<std::string> alike{"train.dtype=bf16", "optimizer.decay_lr=false"};
   ASSERT_EQ(lockstep(tuned("whole", alike)).code, 0);
   ASSERT_EQ(lockstep(tuned("half", {alike[0], alike[1], "train.max_iters=3"})).code, 0);
@@ -73,7 +82,7 @@ TEST_F(AdaptersCommand, AResumedRunLearnsTheBitsOfAWholeOne) {
   }
 }
 
-TEST_F(AdaptersCommand, AreReadBesideTheirModelAndMergedAsInTheRun) {
+TEST_P(AdaptersAndEnds, AreReadBesideTheirModelAndMergedAsInTheRun) {
   ASSERT_EQ(lockstep(tuned("a", {"adapter.targets=q,v,down", "train.max_iters=20"})).code, 0);
   const Outcome out = lockstep({"convert", at("a"), at("adapter")});
   ASSERT_EQ(out.code, 0) << out.err;
@@ -86,6 +95,8 @@ TEST_F(AdaptersCommand, AreReadBesideTheirModelAndMergedAsInTheRun) {
   EXPECT_EQ(text_of({at("merged")}), text);
   EXPECT_NE(text_of({at("model")}), text);
 }
+
+INSTANTIATE_TEST_SUITE_P(Whole, AdaptersAndEnds, testing::Values("none", "both"), [](const auto& info) { return info.param; });
 
 TEST_F(AdaptersCommand, GoOnFromAFolder) {
   ASSERT_EQ(lockstep(tuned("a", {"adapter.alpha=7", "adapter.rank_stabilised=true"})).code, 0);

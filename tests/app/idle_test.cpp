@@ -124,7 +124,7 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
       model.family);
   add(static_cast<int>(engine.objective.kind), engine.objective.beta, engine.objective.label_smoothing);
   add(model.adapter.rank, config.adapter.init_from.value_or(""), config.eval.tasks.value_or(""));
-  if (model.adapter.used()) add(model.adapter.scale(), model.adapter.targets);
+  if (model.adapter.used()) add(model.adapter.scale(), model.adapter.targets, static_cast<int>(model.adapter.whole));
   if (model.window > 0) add(model.global_every);
   if (arch::has_local_theta(model)) add(model.rope.local_theta);
   if (model.position == arch::PositionKind::rope) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "arch/config_json.h"
 #include "arch/huggingface/adapter.h"
 #include "support/tiny_model.h"
@@ -23,6 +25,12 @@ std::vector<std::string> names_of(const ModelConfig& config) {
 }
 
 using Names = std::vector<std::string>;
+
+/// The first that is wrong with a model; empty: nothing.
+std::string message(const ModelConfig& config) {
+  const std::vector<Problem> problems = check(config);
+  return problems.empty() ? std::string() : problems.front().message;
+}
 
 TEST(Adapter, SitesAreTheMatricesThatAreAskedFor) {
   EXPECT_EQ(names_of(adapted(support::tiny_llama())), (Names{"q", "k", "v", "o", "gate", "up", "down"}));
@@ -52,10 +60,6 @@ TEST(Adapter, AConfigurationIsReadAsItWasWritten) {
 }
 
 TEST(Adapter, WhatAModelCannotHaveIsRefused) {
-  const auto message = [](const ModelConfig& config) {
-    const std::vector<Problem> problems = check(config);
-    return problems.empty() ? std::string() : problems.front().message;
-  };
   EXPECT_EQ(message(adapted(support::tiny_model(), "q")), "adapter.targets = q: this model's q, k and v are one matrix");
   EXPECT_EQ(message(adapted(support::tiny_model(), "gate")), "adapter.targets = gate: this model has no such matrix");
   ModelConfig wide = adapted(support::tiny_model());
@@ -90,10 +94,63 @@ TEST(Adapter, PublishedNamesAreThoseOfTheModulesBeside) {
             R"(["attn.c_attn","attn.c_proj","mlp.c_fc","mlp.c_proj"])");
 }
 
+TEST(Adapter, EndsAreTrainedWholeAndTheFinalNormStays) {
+  ModelConfig config = adapted(support::tiny_llama(), "q");
+  const std::int64_t pairs = count_parameters(config).trained, table = config.vocabulary * config.width;
+  const auto trained = [&](WholeEnds whole) {
+    config.adapter.whole = whole;
+    EXPECT_EQ(message(config), "");
+    std::set<std::string> names;
+    for (const UnitSpec& unit : unit_table(config)) {
+      if (!unit.trained || unit.name.ends_with("adapter")) continue;
+      for (const ParameterSpec& parameter : unit.parameters) names.insert(parameter.info.name);
+    }
+    EXPECT_EQ(count_parameters(config).trained, pairs + table * std::ssize(names));
+    return names;
+  };
+  const std::string tokens = "transformer.wte.weight", head = "lm_head.weight";
+  EXPECT_EQ(trained(WholeEnds::none), (std::set<std::string>{}));
+  EXPECT_EQ(trained(WholeEnds::embeddings), std::set{tokens});
+  EXPECT_EQ(trained(WholeEnds::head), std::set{head});
+  EXPECT_EQ(trained(WholeEnds::both), (std::set{tokens, head}));
+  config.tied = true;
+  EXPECT_EQ(trained(WholeEnds::both), std::set{tokens});
+  config.adapter.whole = WholeEnds::head;
+  EXPECT_EQ(message(config), "adapter.whole = head: this model's embedding and head are one matrix");
+  config = adapted(support::tiny_model());
+  config.tied = false;
+  config.adapter.whole = WholeEnds::both;
+  EXPECT_EQ(message(config), "adapter.whole = both: this model's token table lies together with its learned positions");
+}
+
+// As PEFT 0.21 writes them; with ensure_weight_tying it adds a module's whole path.
+TEST(Adapter, ModulesToSaveAreTheEnds) {
+  const auto read = [](const char* modules, bool tied, const char* more = "") {
+    const std::string json =
+        std::string(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "modules_to_save": )") + modules + more + "}";
+    try {
+      return std::string(
+          word_of(huggingface::adapter_from_config(Json::parse(json), huggingface::Family::llama, tied, "x.json").whole));
+    } catch (const UserError& error) {
+      return error.problems().front().message;
+    }
+  };
+  EXPECT_EQ(read("null", false), "none");
+  EXPECT_EQ(read(R"(["lm_head"])", false), "head");
+  EXPECT_EQ(read(R"(["model.embed_tokens"])", false), "embeddings");
+  EXPECT_EQ(read(R"(["embed_tokens", "lm_head"])", true), "both");
+  EXPECT_EQ(read(R"(["embed_tokens", "model.embed_tokens"])", true, R"(, "ensure_weight_tying": true)"), "both");
+  EXPECT_EQ(read(R"(["embed_tokens"])", true),
+            R"(x.json: "modules_to_save" has one of embed_tokens and lm_head, which are one matrix in this model)");
+  EXPECT_EQ(read(R"(["norm"])", false),
+            R"(x.json: "modules_to_save" has "norm": embed_tokens and lm_head alone are trained whole here)");
+  EXPECT_EQ(read(R"("lm_head")", false), R"(x.json: "modules_to_save" is "lm_head", which adapters do not have here)");
+}
+
 TEST(Adapter, OptionsThatChangeTheArithmeticAreRefused) {
   const auto told = [](const char* json) {
     try {
-      huggingface::adapter_from_config(Json::parse(json), "x.json");
+      huggingface::adapter_from_config(Json::parse(json), huggingface::Family::llama, false, "x.json");
     } catch (const UserError& error) {
       return error.problems().front().message;
     }

@@ -7,7 +7,8 @@
 namespace lockstep::fuzz {
 
 void read(std::span<const std::byte> input) {
-  const arch::Adapter adapter = arch::huggingface::adapter_from_config(Json::parse(text_of(input), "input"), "input");
+  const arch::Adapter adapter = arch::huggingface::adapter_from_config(Json::parse(text_of(input), "input"),
+                                                                       arch::huggingface::Family::llama, false, "input");
   ensure(adapter.used() && adapter.scale() > 0, "an adapter adds something");
 }
 

@@ -48,6 +48,10 @@ TEST(Metrics, HfuCountsWhatIsComputedAgain) {
   config.plan.recompute = *layout::recompute_from("selective");
   const auto product = static_cast<double>(2 * config.model.width * 2 * config.model.ffn_width);  // of gate and up
   EXPECT_DOUBLE_EQ(hardware_share(config), 1 + layers * product / model);
+  config.plan.recompute = {};
+  config.objective.kind = Objective::dpo;  // its head makes the logits twice
+  const auto gains = static_cast<double>(config.model.width), head = gains * static_cast<double>(config.model.vocabulary);
+  EXPECT_DOUBLE_EQ(hardware_share(config), 1 + 2 * (head + gains) / model);
 }
 
 TEST(Metrics, ExchangesAreReadAsTheyWereWritten) {

@@ -174,7 +174,7 @@ std::vector<IdleRule> model_and_data() {
       {{"model.rope_short_factors", "model.rope_long_factors"},
        [](const Facts& facts) { return facts.config.model.rope_scaling != arch::RopeScaling::longrope; },
        "it is of model.rope_scaling=longrope alone"},
-      {{"adapter.alpha", "adapter.targets", "adapter.rank_stabilised"},
+      {{"adapter.alpha", "adapter.targets", "adapter.whole", "adapter.rank_stabilised"},
        [](const Facts& facts) { return facts.config.adapter.rank == 0; },
        "without adapter.rank the model itself is trained"},
       {{"model.global_every", "model.rope_local_theta"},

@@ -144,6 +144,9 @@ std::vector<Key> adapter_keys() {
       key<&RunConfig::adapter, &Adapter::targets>(
           "adapter.targets", Rule::any(), fixed, "",
           "matrices that get one: all, attention (q,k,v,o), mlp (gate,up,down), or some of these with commas between", false),
+      key<&RunConfig::adapter, &Adapter::whole>(
+          "adapter.whole", Rule::any(), fixed, "",
+          "ends of the model that are trained whole beside its adapters, for tokens that are new to it (modules_to_save)", false),
       key<&RunConfig::adapter, &Adapter::rank_stabilised>(
           "adapter.rank_stabilised", Rule::any(), fixed, "",
           "multiply by adapter.alpha / sqrt(adapter.rank) (rsLoRA), for high ranks", false),

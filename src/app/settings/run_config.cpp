@@ -158,7 +158,8 @@ arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary)
   out.adapter = {.rank = config.adapter.rank,
                  .alpha = config.adapter.alpha,
                  .rank_stabilised = config.adapter.rank_stabilised,
-                 .targets = config.adapter.targets.set};
+                 .targets = config.adapter.targets.set,
+                 .whole = config.adapter.whole};
   out.dropout = static_cast<float>(model.dropout);
   return out;
 }

@@ -97,6 +97,7 @@ struct RunConfig {
     std::int64_t rank = 0;
     double alpha = 16;
     Targets targets;
+    arch::WholeEnds whole = arch::WholeEnds::none;
     bool rank_stabilised = false;
     std::optional<std::string> init_from;
     bool operator==(const Adapter&) const = default;

@@ -72,6 +72,7 @@ void assign_adapter(app::RunConfig::Adapter& settings, const arch::Adapter& adap
   settings.rank = adapter.rank;
   settings.alpha = adapter.alpha;
   settings.targets = {adapter.targets};
+  settings.whole = adapter.whole;
   settings.rank_stabilised = adapter.rank_stabilised;
 }
 

@@ -120,10 +120,11 @@ void log_kernels(Log& log, const RunConfig& config, const Session& session) {
 }
 /// How many parameters of a model with adapters are trained, in words.
 std::string trained_text(const arch::ModelConfig& model, const arch::ParameterCounts& counts) {
-  return fmt::format("{:.2f} M parameters ({:.2f} %): adapters of rank {} beside {}, scale {:.4g}",
-                     static_cast<double>(counts.trained) / 1e6,
-                     100 * static_cast<double>(counts.trained) / static_cast<double>(counts.total), model.adapter.rank,
-                     arch::words_of(model.adapter.targets), model.adapter.scale());
+  return fmt::format(
+      "{:.2f} M parameters ({:.2f} %): adapters of rank {} beside {}, scale {:.4g}{}", static_cast<double>(counts.trained) / 1e6,
+      100 * static_cast<double>(counts.trained) / static_cast<double>(counts.total), model.adapter.rank,
+      arch::words_of(model.adapter.targets), model.adapter.scale(),
+      model.adapter.whole == arch::WholeEnds::none ? "" : fmt::format("; whole: {}", word_of(model.adapter.whole)));
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 namespace lockstep::arch::huggingface {
 namespace {
 
+constexpr std::string_view prefix = "base_model.model.", weight = ".weight";
+
 /// The module of the published model that has the rows of a site: "model.layers.3.self_attn.q_proj".
 std::string module_of(const TensorTable& table, const std::string& matrix, const layout::Range& rows) {
   const auto parameter = std::ranges::find(table.parameters, matrix, &Parameter::name);
@@ -18,9 +20,14 @@ std::string module_of(const TensorTable& table, const std::string& matrix, const
   const auto part =
       std::ranges::find_if(parameter->parts, [&](const Part& p) { return p.first_row == rows.first && p.rows == rows.count; });
   ensure(part != parameter->parts.end(), "an adapter is beside all of a published matrix");
-  constexpr std::string_view weight = ".weight";
   ensure(part->name.ends_with(weight), "matrices are modules' weights");
   return part->name.substr(0, part->name.size() - weight.size());
+}
+
+/// What PEFT calls the module of a published weight in modules_to_save: "lm_head" of "lm_head.weight".
+std::string last_name(std::string_view published) {
+  published.remove_suffix(weight.size());
+  return std::string(published.substr(published.rfind('.') + 1));
 }
 
 /// What is behind the block's number: "self_attn.q_proj".
@@ -57,10 +64,23 @@ std::vector<AdapterTensor> adapter_tensors(const ModelConfig& config, Family fam
       const std::string module = module_of(table, parameter_of(own, site.matrix).name, site.rows);
       for (const auto& [role, which] : {std::pair(site.a, "lora_A"), {site.b, "lora_B"}}) {
         const layout::ParameterInfo& info = parameter_of(adapters, role);
-        all.push_back({info.name, fmt::format("base_model.model.{}.{}.weight", module, which), info.shape});
+        all.push_back({info.name, fmt::format("{}{}.{}{}", prefix, module, which, weight), info.shape});
       }
     }
   }
+  return all;
+}
+
+std::vector<AdapterTensor> tensors_of_files(const ModelConfig& config, Family family) {
+  std::vector<AdapterTensor> all = adapter_tensors(config, family);
+  const std::vector<UnitSpec> units = unit_table(config);
+  const UnitMap map = unit_map(config);
+  const auto add = [&](UnitIndex unit, Role role, std::string_view published) {
+    const layout::ParameterInfo& info = parameter_of(units[static_cast<std::size_t>(unit.value)], role);
+    all.push_back({info.name, fmt::format("{}{}", prefix, published), info.shape});
+  };
+  if (config.adapter.trains_embeddings()) add(map.embedding_reads.back(), Role::token_table, token_table_name(family));
+  if (config.adapter.trains_head()) add(map.head_reads.back(), map.projection, head_name(family));
   return all;
 }
 
@@ -73,21 +93,63 @@ Json adapter_config(const ModelConfig& config, Family family, const std::string&
   Json::Array targets;
   for (const std::string& module : modules) targets.emplace_back(module);
   const Adapter& adapter = config.adapter;
+  Json::Array whole_modules;
+  if (adapter.trains_embeddings()) whole_modules.emplace_back(last_name(token_table_name(family)));
+  if (adapter.trains_head()) whole_modules.emplace_back(last_name(head_name(family)));
   const bool whole = adapter.alpha == static_cast<double>(static_cast<std::int64_t>(adapter.alpha));
-  return Json::Object{{"peft_type", "LORA"},
-                      {"task_type", "CAUSAL_LM"},
-                      {"base_model_name_or_path", base},
-                      {"r", adapter.rank},
-                      {"lora_alpha", whole ? Json(static_cast<std::int64_t>(adapter.alpha)) : Json(adapter.alpha)},
-                      {"use_rslora", adapter.rank_stabilised},
-                      {"lora_dropout", 0.0},
-                      {"target_modules", std::move(targets)},
-                      {"fan_in_fan_out", family == Family::gpt2},
-                      {"bias", "none"},
-                      {"inference_mode", true}};
+  Json json = Json::Object{{"peft_type", "LORA"},
+                           {"task_type", "CAUSAL_LM"},
+                           {"base_model_name_or_path", base},
+                           {"r", adapter.rank},
+                           {"lora_alpha", whole ? Json(static_cast<std::int64_t>(adapter.alpha)) : Json(adapter.alpha)},
+                           {"use_rslora", adapter.rank_stabilised},
+                           {"lora_dropout", 0.0},
+                           {"target_modules", std::move(targets)},
+                           {"fan_in_fan_out", family == Family::gpt2},
+                           {"bias", "none"},
+                           {"inference_mode", true}};
+  if (whole_modules.empty()) return json;
+  json.set("modules_to_save", std::move(whole_modules));
+  json.set("ensure_weight_tying", config.tied);
+  return json;
 }
 
-Adapter adapter_from_config(const Json& json, std::string_view what) {
+namespace {
+
+/// Whether a name in modules_to_save, a path or its end, is the module of a published weight.
+bool names_module(const Json& name, std::string_view published) {
+  if (!name.is_string()) return false;
+  published.remove_suffix(weight.size());
+  return published == name.string() || published.ends_with("." + name.string());
+}
+
+/// Which ends "modules_to_save" names; complains of other modules.
+WholeEnds whole_ends(const Json& json, const Json::Array& modules, Family family, bool tied, std::string_view what,
+                     std::vector<Problem>& problems) {
+  const std::string_view table = token_table_name(family), head = head_name(family);
+  bool embeds = false, projects = false;
+  for (const Json& module : modules) {
+    embeds = embeds || names_module(module, table);
+    projects = projects || names_module(module, head);
+    if (names_module(module, table) || names_module(module, head)) continue;
+    problems.push_back({fmt::format("{}: \"modules_to_save\" has {}: {} and {} alone are trained whole here", what, module.dump(),
+                                    last_name(table), last_name(head)),
+                        "merge it into its model with PEFT (merge_and_unload), or train one without it"});
+  }
+  const Json* const tying = json.find("ensure_weight_tying");
+  if (tied && (embeds || projects) && tying != nullptr && tying->is_bool() && tying->boolean()) return WholeEnds::both;
+  if (tied && embeds != projects) {
+    problems.push_back({fmt::format("{}: \"modules_to_save\" has one of {} and {}, which are one matrix in this model", what,
+                                    last_name(table), last_name(head)),
+                        "train both with ensure_weight_tying=True, or neither"});
+  }
+  if (embeds) return projects ? WholeEnds::both : WholeEnds::embeddings;
+  return projects ? WholeEnds::head : WholeEnds::none;
+}
+
+}  // namespace
+
+Adapter adapter_from_config(const Json& json, Family family, bool tied, std::string_view what) {
   std::vector<Problem> problems;
   const auto complain = [&](const std::string& message, const char* remedy) {
     problems.push_back({fmt::format("{}: {}", what, message), remedy});
@@ -112,8 +174,13 @@ Adapter adapter_from_config(const Json& json, std::string_view what) {
   if (const Json* stabilised = json.find("use_rslora")) adapter.rank_stabilised = stabilised->is_bool() && stabilised->boolean();
   if (const Json* bias = json.find("bias"); bias != nullptr && bias->dump() != "\"none\"")
     complain(fmt::format("\"bias\" is {}: biases are not trained beside adapters", bias->dump()), "train one with bias=\"none\"");
-  for (const char* key : {"use_dora", "use_qalora", "lora_bias", "modules_to_save", "rank_pattern", "alpha_pattern",
-                          "layer_replication", "trainable_token_indices", "target_parameters", "alora_invocation_tokens"})
+  if (const Json* modules = json.find("modules_to_save"); modules != nullptr && modules->is_array()) {
+    adapter.whole = whole_ends(json, modules->array(), family, tied, what, problems);
+  } else {
+    refuse_option(json, "modules_to_save", what, problems);
+  }
+  for (const char* key : {"use_dora", "use_qalora", "lora_bias", "rank_pattern", "alpha_pattern", "layer_replication",
+                          "trainable_token_indices", "target_parameters", "alora_invocation_tokens"})
     refuse_option(json, key, what, problems);
   if (!problems.empty()) throw UserError(std::move(problems));
   return adapter;

@@ -21,11 +21,15 @@ struct AdapterTensor {
 /// All tensors of the model's adapters, in the order of its table.
 std::vector<AdapterTensor> adapter_tensors(const ModelConfig& config, Family family);
 
+/// What the files of an adapter have: those, and the matrices that are trained whole beside them, under their modules' names
+/// ("base_model.model.lm_head.weight"). A tied matrix stands there as token table and as head.
+std::vector<AdapterTensor> tensors_of_files(const ModelConfig& config, Family family);
+
 /// adapter_config.json; `base`: which model the adapters are of, as PEFT's base_model_name_or_path has it.
 Json adapter_config(const ModelConfig& config, Family family, const std::string& base);
 
-/// What such a file says; the targets follow from the tensors. Throws UserError, naming `what`, for methods and options that
-/// adapters do not have here.
-Adapter adapter_from_config(const Json& json, std::string_view what);
+/// What such a file says of an adapter for a model of this family, tied or not; the targets follow from the tensors. Throws
+/// UserError, naming `what`, for methods and options that adapters do not have here.
+Adapter adapter_from_config(const Json& json, Family family, bool tied, std::string_view what);
 
 }  // namespace lockstep::arch::huggingface

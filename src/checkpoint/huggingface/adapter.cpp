@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "arch/adapter.h"
@@ -50,11 +51,12 @@ class FromMemory final : public RangeReader {
 /// Each tensor by the reader that has it; without one it stays as it is.
 class Parted final : public RangeReader {
  public:
-  Parted(std::unique_ptr<RangeReader> base, std::unique_ptr<RangeReader> adapter)
-      : base_(std::move(base)), adapter_(std::move(adapter)) {}
+  Parted(std::unique_ptr<RangeReader> base, std::unique_ptr<RangeReader> adapter,
+         std::function<bool(std::string_view)> in_adapter)
+      : base_(std::move(base)), adapter_(std::move(adapter)), in_adapter_(std::move(in_adapter)) {}
   void fill(std::span<const HeldTensor> tensors, Team& team) override {
     for (const HeldTensor& held : tensors) {
-      RangeReader* const reader = (is_adapter_tensor(held.tensor.name) ? adapter_ : base_).get();
+      RangeReader* const reader = (in_adapter_(held.tensor.name) ? adapter_ : base_).get();
       if (reader != nullptr) reader->fill(std::span(&held, 1), team);
     }
   }
@@ -65,6 +67,7 @@ class Parted final : public RangeReader {
 
  private:
   std::unique_ptr<RangeReader> base_, adapter_;
+  std::function<bool(std::string_view)> in_adapter_;
 };
 
 constexpr std::string_view another_adapter = "take the adapter_config.json and the weights of one and the same adapter";
@@ -142,17 +145,17 @@ bool is_adapter_tensor(std::string_view name) { return name.ends_with(".lora_A.w
 AdapterFolder::AdapterFolder(const io::Path& path, const arch::ModelConfig& model) {
   demand_files(path);
   const OpenAdapter files(path);
-  adapter_ = names::adapter_from_config(files.config, files.config_path);
+  const names::Family family = names::family_of(model);
+  adapter_ = names::adapter_from_config(files.config, family, model.tied, files.config_path);
   arch::ModelConfig adapted = model;
   adapted.adapter = adapter_;
-  const names::Family family = names::family_of(model);
   adapted.adapter.targets = adapter_.targets = targets_in(files.header, adapted, family);
   std::vector<Problem> problems;
   const auto complain = [&](std::string_view name, const std::string& what) {
     problems.push_back({fmt::format("{}: the tensor \"{}\" {}", files.weights_path, name, what), std::string(another_adapter)});
   };
   NotFinite not_finite;
-  const std::vector<names::AdapterTensor> tensors = names::adapter_tensors(adapted, family);
+  const std::vector<names::AdapterTensor> tensors = names::tensors_of_files(adapted, family);
   for (const names::AdapterTensor& tensor : tensors) {
     const io::SafetensorsEntry* const entry = files.header.find(tensor.published);
     if (entry == nullptr) {
@@ -161,8 +164,12 @@ AdapterFolder::AdapterFolder(const io::Path& path, const arch::ModelConfig& mode
       complain(tensor.published, fmt::format("has the shape [{}], but for this model it is {}", fmt::join(entry->shape, ", "),
                                              tensor.shape.text()));
     } else {
-      AdapterValues& read = tensors_[tensor.name] = files.read(*entry);
+      AdapterValues read = files.read(*entry);
       not_finite.look(tensor.published, std::as_bytes(std::span(read.values)), DType::f32);
+      const auto there = tensors_.find(tensor.name);
+      if (there != tensors_.end() && there->second.values != read.values)
+        complain(tensor.published, "differs from the token table, but they are one matrix in this model");
+      tensors_.insert_or_assign(tensor.name, std::move(read));
     }
   }
   std::set<std::string_view> known;
@@ -184,8 +191,12 @@ std::unique_ptr<RangeReader> AdapterFolder::read_model(std::span<const LogicalTe
 
 std::unique_ptr<RangeReader> AdaptedSource::read_model(std::span<const LogicalTensor> weights) const {
   std::vector<LogicalTensor> model, adapters;
-  for (const LogicalTensor& tensor : weights) (is_adapter_tensor(tensor.name) ? adapters : model).push_back(tensor);
-  return std::make_unique<Parted>(base_.read_model(model), adapter_ == nullptr ? nullptr : adapter_->read_model(adapters));
+  const auto in_adapter = [adapter = adapter_](std::string_view name) {
+    return adapter != nullptr ? adapter->has(name) : is_adapter_tensor(name);
+  };
+  for (const LogicalTensor& tensor : weights) (in_adapter(tensor.name) ? adapters : model).push_back(tensor);
+  return std::make_unique<Parted>(base_.read_model(model), adapter_ == nullptr ? nullptr : adapter_->read_model(adapters),
+                                  in_adapter);
 }
 
 AdapterMerge::AdapterMerge(const Reader& reader, const arch::ModelConfig& model)
@@ -232,7 +243,7 @@ std::uint64_t export_adapter(const Reader& reader, const io::Path& folder, const
   std::vector<AdapterValues> values;
   NamedTensors tensors;
   std::uint64_t bytes = 0;
-  for (const names::AdapterTensor& tensor : names::adapter_tensors(config, family)) {
+  for (const names::AdapterTensor& tensor : names::tensors_of_files(config, family)) {
     values.push_back(read_whole(reader, tensor.name));
     tensors.push_back({tensor.published, view(std::span(values.back().values), values.back().shape)});
     bytes += tensors.back().tensor.bytes();

@@ -36,6 +36,8 @@ class AdapterFolder final : public WeightSource {
   AdapterFolder(const io::Path& path, const arch::ModelConfig& model);
   /// What the model has with it.
   const arch::Adapter& adapter() const { return adapter_; }
+  /// Whether the files have this tensor of ours.
+  bool has(std::string_view name) const { return tensors_.contains(name); }
   std::unique_ptr<RangeReader> read_model(std::span<const LogicalTensor> weights) const override;
 
  private:
@@ -43,15 +45,15 @@ class AdapterFolder final : public WeightSource {
   std::map<std::string, AdapterValues, std::less<>> tensors_;  ///< by our names
 };
 
-/// A model's weights from `base`, and those of its adapters from `adapter`; null: these stay as they are. Both outlive this.
+/// A model's weights from `base`, and what `adapter` has from there; null: adapters stay as they are. Both outlive this.
 class AdaptedSource final : public WeightSource {
  public:
-  AdaptedSource(const WeightSource& base, const WeightSource* adapter) : base_(base), adapter_(adapter) {}
+  AdaptedSource(const WeightSource& base, const AdapterFolder* adapter) : base_(base), adapter_(adapter) {}
   std::unique_ptr<RangeReader> read_model(std::span<const LogicalTensor> weights) const override;
 
  private:
   const WeightSource& base_;
-  const WeightSource* adapter_;
+  const AdapterFolder* adapter_;
 };
 
 /// The adapters of a checkpoint, to be added to the matrices that they are beside. In fp64, rounded once to fp32.

@@ -90,6 +90,14 @@ VerifyModel lora() {
   return model;
 }
 
+/// The same, with the token table and the head's matrix trained whole.
+VerifyModel lora_whole() {
+  VerifyModel model = lora();
+  model.name = "lora_whole";
+  model.config.adapter.whole = arch::WholeEnds::both;
+  return model;
+}
+
 /// Pairs of samples, of which one is preferred.
 VerifyModel dpo() {
   VerifyModel model = llama();
@@ -103,8 +111,14 @@ struct NamedModel {
   std::string_view name;
   VerifyModel (*make)();
 };
-constexpr std::array<NamedModel, 7> models{
-    {{"gpt2", gpt2}, {"llama", llama}, {"qwen3", qwen3}, {"gemma3", gemma3}, {"olmo2", olmo2}, {"lora", lora}, {"dpo", dpo}}};
+constexpr std::array<NamedModel, 8> models{{{"gpt2", gpt2},
+                                            {"llama", llama},
+                                            {"qwen3", qwen3},
+                                            {"gemma3", gemma3},
+                                            {"olmo2", olmo2},
+                                            {"lora", lora},
+                                            {"lora_whole", lora_whole},
+                                            {"dpo", dpo}}};
 
 }  // namespace
 

@@ -35,10 +35,11 @@ struct VerifyModel {
 
 /// "gpt2": biases, learned positions, a tied head, dropout, clipping. "llama": key/value heads shared by query heads, rotary
 /// positions, a gate, a head of its own. "qwen3": llama with norms of heads, a window in three of four layers, no rotation in
-/// every third, a tied head. "gemma3": qwen3 with norms behind branches, caps and two thetas. "lora": llama with adapters beside
-/// all matrices, which alone are trained. "dpo": llama on pairs of samples, of which one is preferred. All have 8 blocks, and
-/// sums longer than the blocks of 256, 64 and 16 in which kernels add.
-/// `optimizer`: as optimizer.name has it.
+/// every third, a tied head. "gemma3": qwen3 with norms behind branches, caps and two thetas. "olmo2": norms behind
+/// branches alone, norms of all queries, scaled branches. "lora": llama with adapters beside all matrices, which alone are
+/// trained; "lora_whole" trains the token table and the head, too. "dpo": llama on pairs of samples, of which one is preferred.
+/// All have 8 blocks, and sums longer than the blocks of 256, 64 and 16 in which kernels add. `optimizer`: as optimizer.name has
+/// it.
 VerifyModel verify_model(std::string_view name, DType type, const std::string& optimizer = "AdamW");
 std::vector<std::string> verify_model_names();
 

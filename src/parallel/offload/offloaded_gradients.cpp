@@ -37,8 +37,9 @@ void OffloadedGradientMemory::declare(const GradientArenas& arenas, const std::v
   cut = work.cut;
   order = work.order;
   rings.assign(3, {});
+  const std::vector<UnitIndex>& inner = map.trains_all() ? map.blocks : map.adapters;
   for (const UnitIndex unit : order) {
-    const bool block = std::ranges::find(map.blocks, unit) != map.blocks.end();
+    const bool block = std::ranges::find(inner, unit) != inner.end();
     rings[block ? 0U : unit == map.tied ? 2U : 1U].units.push_back(unit);
   }
   if (work.tied) {

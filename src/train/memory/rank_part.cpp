@@ -87,7 +87,7 @@ parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart&
                               .order = arch::backward_order(part.map, part.chunks),
                               .bucket_bytes = config.gradients.bucket_bytes,
                               .canonical = plan.canonical};
-  if (config.model.tied && part.map.trains_all() && (part.embedding || part.head)) {
+  if (part.map.trains_tied() && (part.embedding || part.head)) {
     using parallel::TiedSide;
     work.tied = {.unit = part.map.tied,
                  .shape = arch::token_table(part.units, part.map).shape,

@@ -87,8 +87,9 @@ double flops_per_iteration(const EngineConfig& config) {
 }
 
 double hardware_share(const EngineConfig& config) {
-  return 1 + arch::repeated_flops_per_token(config.model, config.positions, config.plan.recompute) /
-                 arch::training_flops_per_token(config.model, config.positions);
+  double again = arch::repeated_flops_per_token(config.model, config.positions, config.plan.recompute);
+  if (row_of(config.objective.kind).make != nullptr) again += arch::head_again_flops_per_token(config.model, config.positions);
+  return 1 + again / arch::training_flops_per_token(config.model, config.positions);
 }
 
 Metrics measure(const Engine& engine, const StepResult& result, double dt) {
