@@ -255,6 +255,12 @@ Json pairs_of(const ModelConfig& config, const Json& json) {
                     config.rope.skip_every == 0 ? "none" : fmt::format("every {}.", config.rope.skip_every)),
         "write a Hugging Face folder: leave .gguf out of its name");
   }
+  const std::int64_t queries = config.heads * config.head_size;
+  if (architecture.name == "olmo2" && queries != config.width) {
+    throw UserError(fmt::format("llama.cpp's OLMo 2 has queries as wide as the model, {}, and this model's are {} wide",
+                                config.width, queries),
+                    "write a Hugging Face folder: leave .gguf out of its name");
+  }
   if (architecture.gemma) check_gemma(architecture, config, json);
   Json pairs(Json::Object{{std::string(architecture_key), architecture.name}});
   for (const Key& key : architecture.keys) {

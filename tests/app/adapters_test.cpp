@@ -82,7 +82,7 @@ TEST_P(AdaptersAndEnds, AResumedRunLearnsTheBitsOfAWholeOne) {
   }
 }
 
-TEST_P(AdaptersAndEnds, AreReadBesideTheirModelAndMergedAsInTheRun) {
+TEST_P(AdaptersAndEnds, AreReadBesideTheirModelAndMerged) {
   ASSERT_EQ(lockstep(tuned("a", {"adapter.targets=q,v,down", "train.max_iters=20"})).code, 0);
   const Outcome out = lockstep({"convert", at("a"), at("adapter")});
   ASSERT_EQ(out.code, 0) << out.err;

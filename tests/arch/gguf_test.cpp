@@ -93,6 +93,7 @@ ModelConfig olmo2() {
   ModelConfig config = llama();
   config.qk_norm = config.qk_norm_whole = config.post_norm = true;
   config.pre_norm = false;
+  config.head_size = config.width / config.heads;
   return config;
 }
 ModelConfig granite() {
@@ -235,6 +236,10 @@ TEST(GgufKeys, AreNotWrittenForWhatLlamaCppDoesNotCompute) {
   ModelConfig smol = smollm3();
   smol.rope.skip_every = 3;
   EXPECT_THROW(pairs_of(smol), UserError);
+  ModelConfig narrow = olmo2();
+  EXPECT_NO_THROW(pairs_of(narrow));
+  narrow.head_size -= 2;
+  EXPECT_THROW(pairs_of(narrow), UserError);
   ModelConfig stretched = llama();
   stretched.rope.scaling = RopeScaling::dynamic;
   EXPECT_THROW(rope_factors(stretched), UserError);

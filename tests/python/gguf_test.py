@@ -120,6 +120,8 @@ def model_of(kind):
             sizes |= {"num_attention_heads": 8, "head_dim": 12, "pad_token_id": 0, "sliding_window": WINDOW if "window" in kind else None}
         if kind == "smollm3":
             sizes |= {"num_hidden_layers": 5, "num_attention_heads": 8, "head_dim": 12, "pad_token_id": 0}
+        if kind == "olmo2":
+            del sizes["head_dim"]
         if kind == "mistral":
             sizes["sliding_window"] = None
         if kind.startswith("gemma"):

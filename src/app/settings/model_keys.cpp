@@ -29,8 +29,7 @@ std::vector<Key> size_keys() {
       model<&Model::batch_size>("model.batch_size", Rule::between(1, 1 << 20), loose, "sequences", "micro-batch of each rank"),
       model<&Model::block_size>("model.block_size", Rule::between(1, 1 << 20), fixed, "tokens",
                                 "length of a sequence, the model's longest context"),
-      model<&Model::activation>("model.activation", any, fixed, "",
-                                "activation of the MLP; gelu is the exact one (erf), swiglu multiplies by a gate's silu"),
+      model<&Model::activation>("model.activation", any, fixed, "", "the MLP's activation; gelu is the exact one"),
       model<&Model::dropout>("model.dropout", Rule::below(0, 1), learns, "",
                              "share dropped of embedding, attention weights and residual"),
       model<&Model::bias>("model.bias", any, fixed, "", "biases in norms and products"),
@@ -40,9 +39,7 @@ std::vector<Key> size_keys() {
       model<&Model::tied>("model.tied", any, fixed, "", "the head uses the token table", false),
       model<&Model::init>(
           "model.init", any, fixed, "",
-          "start of the weights: normal with deviation 0.02; PyTorch's defaults; or, for wide models, normal with "
-          "sqrt(2 / (5 n_embd)) or sqrt(1 / (3 n_embd))",
-          false),
+          "start of the weights: normal of deviation 0.02; as PyTorch; sqrt(2 / (5 n_embd)); sqrt(1 / (3 n_embd))", false),
       model<&Model::norm>("model.norm", any, fixed, "", "how activations are normalised", false),
       model<&Model::norm_eps>("model.norm_eps", Rule::above(0, 1), fixed, "", "added to the variance", false),
       model<&Model::n_kv_head>("model.n_kv_head", Rule::between(1, 10000), fixed, "",
@@ -60,23 +57,19 @@ std::vector<Key> position_keys() {
       model<&Model::position>("model.position", any, fixed, "", "a table of positions, or queries and keys turned by theirs",
                               false),
       model<&Model::rope_theta>("model.rope_theta", Rule::above(1, kMany), fixed, "", "rope: base of the wavelengths", false),
-      model<&Model::rope_scaling>("model.rope_scaling", any, fixed, "",
-                                  "rope: how wavelengths were stretched for a longer context", false),
+      model<&Model::rope_scaling>("model.rope_scaling", any, fixed, "", "rope: how long waves are stretched", false),
       model<&Model::rope_factor>("model.rope_factor", Rule::between(1, kMany), fixed, "",
                                  "rope_scaling: long waves are so much longer", false),
-      model<&Model::rope_low_freq_factor>(
-          "model.rope_low_freq_factor", Rule::above(0, kMany), fixed, "",
-          "llama3, yarn (beta_slow): waves are long that fit fewer times into the original context", false),
+      model<&Model::rope_low_freq_factor>("model.rope_low_freq_factor", Rule::above(0, kMany), fixed, "",
+                                          "llama3, yarn (beta_slow): waves are long that fit in fewer times", false),
       model<&Model::rope_high_freq_factor>("model.rope_high_freq_factor", Rule::above(0, kMany), fixed, "",
                                            "llama3, yarn (beta_fast): waves stay that fit more often into it; null: 4, yarn 32",
                                            false),
       model<&Model::rope_original_block_size>("model.rope_original_block_size", Rule::between(1, 1 << 30), fixed, "tokens",
                                               "llama3, yarn, longrope: the original context", false),
-      model<&Model::rope_attention_factor>(
-          "model.rope_attention_factor", Rule::above(0, kMany), fixed, "",
-          "yarn, longrope: queries and keys are so much longer; null: 0.1 ln(model.rope_factor) + "
-          "1, longrope sqrt(1 + ln(model.rope_factor) / ln(model.rope_original_block_size))",
-          false),
+      model<&Model::rope_attention_factor>("model.rope_attention_factor", Rule::above(0, kMany), fixed, "",
+                                           "yarn, longrope: queries and keys are so much longer; null: as their papers say",
+                                           false),
       model<&Model::rope_short_factors>("model.rope_short_factors", any, fixed, "",
                                         "longrope: divisors of the pairs' frequencies within the original context", false),
       model<&Model::rope_long_factors>("model.rope_long_factors", any, fixed, "",
@@ -84,8 +77,7 @@ std::vector<Key> position_keys() {
       model<&Model::rope_skip_every>("model.rope_skip_every", Rule::between(0, 10000), fixed, "layers",
                                      "rope: every so many layers one turns nothing; 0: none", false),
       model<&Model::rope_local_theta>("model.rope_local_theta", Rule::between(0, kMany), fixed, "",
-                                      "rope: base of layers that see the window alone, which are not scaled; 0: as the others",
-                                      false),
+                                      "rope: base of layers that see a window alone, not scaled; 0: rope_theta", false),
   };
 }
 
@@ -98,7 +90,7 @@ std::vector<Key> family_keys() {
       model<&Model::qk_norm_whole>("model.qk_norm_whole", any, fixed, "",
                                    "qk_norm: of all heads' queries together, and of all keys, as OLMo 2", false),
       model<&Model::pre_norm>("model.pre_norm", any, fixed, "",
-                              "a norm before attention and before the feed-forward layer; OLMo 2 has those behind alone", false),
+                              "a norm before attention and before the feed-forward layer; OLMo 2 has none", false),
       model<&Model::post_norm>("model.post_norm", any, fixed, "",
                                "a norm behind attention and behind the feed-forward layer too, as Gemma 3", false),
       model<&Model::norm_unit_offset>("model.norm_unit_offset", any, fixed, "",
@@ -119,8 +111,7 @@ std::vector<Key> family_keys() {
       model<&Model::global_every>("model.global_every", Rule::between(0, 10000), fixed, "layers",
                                   "window: every so many layers one sees beyond it; 0: none", false),
       model<&Model::family>("model.family", any, loose, "",
-                            "as which family convert publishes the model (llama, mistral, phi3, ...); null: as its parts say",
-                            false),
+                            "the family that convert writes (llama, mistral, phi3, ...); null: as its parts say", false),
   };
 }
 

@@ -48,7 +48,7 @@ class FromMemory final : public RangeReader {
   const Tensors& tensors_;
 };
 
-/// Each tensor by the reader that has it; without one it stays as it is.
+/// Each tensor by the reader that has it, the adapter's last; without one it stays as it is.
 class Parted final : public RangeReader {
  public:
   Parted(std::unique_ptr<RangeReader> base, std::unique_ptr<RangeReader> adapter,
@@ -56,8 +56,9 @@ class Parted final : public RangeReader {
       : base_(std::move(base)), adapter_(std::move(adapter)), in_adapter_(std::move(in_adapter)) {}
   void fill(std::span<const HeldTensor> tensors, Team& team) override {
     for (const HeldTensor& held : tensors) {
-      RangeReader* const reader = (in_adapter_(held.tensor.name) ? adapter_ : base_).get();
-      if (reader != nullptr) reader->fill(std::span(&held, 1), team);
+      const std::span one(&held, 1);
+      if (!is_adapter_tensor(held.tensor.name)) base_->fill(one, team);
+      if (adapter_ && in_adapter_(held.tensor.name)) adapter_->fill(one, team);
     }
   }
   void finish(comm::Communicator& ranks) override {
@@ -194,7 +195,10 @@ std::unique_ptr<RangeReader> AdaptedSource::read_model(std::span<const LogicalTe
   const auto in_adapter = [adapter = adapter_](std::string_view name) {
     return adapter != nullptr ? adapter->has(name) : is_adapter_tensor(name);
   };
-  for (const LogicalTensor& tensor : weights) (in_adapter(tensor.name) ? adapters : model).push_back(tensor);
+  for (const LogicalTensor& tensor : weights) {
+    if (in_adapter(tensor.name)) adapters.push_back(tensor);
+    if (!is_adapter_tensor(tensor.name)) model.push_back(tensor);  // the base has those too that the adapter replaces
+  }
   return std::make_unique<Parted>(base_.read_model(model), adapter_ == nullptr ? nullptr : adapter_->read_model(adapters),
                                   in_adapter);
 }
