@@ -45,6 +45,24 @@ std::vector<std::string> problems(const Arguments& arguments) {
   return found;
 }
 
+TEST(CommandLine, AFlagMayHaveAValue) {
+  const auto read = [](const Arguments& arguments) {
+    std::optional<std::int64_t> port;
+    std::string text;
+    CommandLine line("try", "Tries things.");
+    line.flag("--watch", port, "PORT", 8001, "a page");
+    line.positional("TEXT", text, "what to read", false);
+    EXPECT_TRUE(line.parse(arguments));
+    return fmt::format("{} {}", port.value_or(-1), text);
+  };
+  EXPECT_EQ(read({"book"}), "-1 book");
+  EXPECT_EQ(read({"--watch", "book"}), "8001 book");
+  EXPECT_EQ(read({"--watch=9", "book"}), "9 book");
+  EXPECT_EQ(read({"--watch", "9"}), "8001 9") << "a value stands behind a \"=\"";
+  EXPECT_THROW(read({"--watch=book"}), UserError);
+  EXPECT_THROW(read({"--watch=1", "--watch=2"}), UserError);
+}
+
 TEST(CommandLine, ReadsEveryKind) {
   Settings s;
   EXPECT_TRUE(s.line.parse({"--config", "a.toml", "in", "--json", "-m", "runs/x", "train.seed=-1", "--count=7", "--temperature",

@@ -69,7 +69,7 @@ TEST_F(ReportCommand, WritesOnePageThatNeedsNothingElse) {
   EXPECT_EQ(count(page, "<path class=\"line r"),
             2 * (2U + 2 + 2 * 2) + 1);  // losses, also of the validation text; throughput and MFU; one run's noise scale
   EXPECT_EQ(count(page, "<path class=\"ring r"), 2U);
-  EXPECT_EQ(count(page, "<h2>"), 10U);
+  EXPECT_EQ(count(page, "<h2>"), 11U);
   EXPECT_NE(page.find("<h2>Schedule</h2>"), std::string::npos);
   EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
   for (const char* foreign : {"<link", "src=", "url(", "@import", "href=", "fetch(", "https:"})
@@ -168,8 +168,8 @@ TEST_F(ReportCommand, ThePagesScriptRunsInABrowser) {
   if (std::system(command.c_str()) != 0) GTEST_SKIP() << "chromium does not start here";
   const std::string dom = file("dom.html");
   EXPECT_NE(dom.find("<div class=\"tools\">"), std::string::npos) << dom.substr(0, 200);  // no longer hidden
-  EXPECT_EQ(count(dom, "visibility=\"hidden\"></rect>"), 3U);
-  EXPECT_EQ(count(dom, "<path class=\"line r"), 2 * (2U + 2 + 2 * 2));
+  EXPECT_EQ(count(dom, "visibility=\"hidden\"></rect>"), 4U);
+  EXPECT_EQ(count(dom, "<path class=\"line r"), 2 * (2U + 2 + 2 * 2) + 1);
   // It draws what was there before: ticks and lines.
   const auto axes_of = [](const std::string& text) {
     const std::size_t at = text.find("<g class=\"axes\">");

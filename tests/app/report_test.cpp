@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 
-#include "app/report/run_data.h"
+#include "app/report/report_page.h"
 #include "app/report_command.h"
 
 namespace lockstep::app {
@@ -44,6 +45,31 @@ TEST_F(ReportCommand, ReadsWhatRunsLogged) {
   const auto layers = std::ranges::find(rows, "model.n_layer", &SettingRow::key);
   ASSERT_NE(layers, rows.end());
   EXPECT_FALSE(layers->differs);
+}
+
+TEST_F(ReportCommand, WhatARunAppendsIsRead) {
+  const std::string metrics = file("one/metrics.jsonl"), samples = file("one/samples.jsonl");
+  EXPECT_EQ(read_runs({run("one")})[0].samples.back().step, 8);
+  std::vector<RunData> runs;
+  for (const std::size_t part : {30, 65, 65, 100}) {
+    std::ofstream(folder_ / "one/metrics.jsonl") << metrics.substr(0, metrics.size() * part / 100);
+    std::ofstream(folder_ / "one/samples.jsonl") << samples.substr(0, samples.size() * part / 100);
+    EXPECT_TRUE(read_again({run("one"), run("piped")}, runs).empty());
+    ASSERT_EQ(runs.size(), 2U);
+    EXPECT_EQ(report_page(runs), report_page(read_runs({run("one"), run("piped")}))) << part;
+  }
+  EXPECT_EQ(runs[0].read.metrics.bytes, metrics.size());
+  // Another run takes its place, with as many bytes.
+  std::string other = metrics;
+  other.replace(other.find("\"step\":2"), 8, "\"step\":1");
+  io::replace_file(folder_ / "one/metrics.jsonl", other);
+  EXPECT_TRUE(read_again({run("one"), run("piped")}, runs).empty());
+  EXPECT_EQ(runs[0].loss(false).x, (std::vector<double>{1, 4, 6, 8}));
+  std::filesystem::remove_all(folder_ / "one");
+  const std::vector<Problem> problems = read_again({run("one"), run("piped")}, runs);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].message.find("no run's folder"), std::string::npos);
+  EXPECT_EQ(runs.size(), 1U);
 }
 
 TEST_F(ReportCommand, AResumedRunsStepsStandOnce) {

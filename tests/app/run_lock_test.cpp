@@ -54,6 +54,26 @@ TEST(RunLock, IsHeldByOneAtATime) {
   EXPECT_EQ(refusal(folder.path()), "");
 }
 
+TEST(RunLock, TellsWhetherARunIsGoingOn) {
+  const TempFolder folder;
+  EXPECT_FALSE(is_written(folder.path()));
+  {
+    const RunLock lock(folder.path());
+    EXPECT_TRUE(is_written(folder.path()));
+  }
+  EXPECT_FALSE(is_written(folder.path()));
+  io::replace_file(folder / "run.lock", record("far", 77, 1000));
+  EXPECT_TRUE(is_written(folder.path())) << "nothing is known of a process there";
+  const pid_t child = fork();
+  if (child == 0) {
+    const RunLock lock(folder.path());
+    _exit(0);
+  }
+  support::status_of(child);
+  EXPECT_TRUE(fs::exists(folder / "run.lock"));
+  EXPECT_FALSE(is_written(folder.path()));
+}
+
 TEST(RunLock, AProcessThatDiesGivesItBack) {
   const TempFolder folder;
   const pid_t child = fork();

@@ -1,12 +1,10 @@
 // The server of a trained model, as clients of OpenAI's API meet it.
 
-#include <csignal>
-#include <regex>
+#include <optional>
 
-#include "app/program.h"
+#include "app/server_process.h"
 #include "app/train_command.h"
 #include "io/plugin.h"
-#include "support/http_client.h"
 
 namespace lockstep::app {
 namespace {
@@ -21,28 +19,12 @@ class Serve : public TrainCommand {
     TrainCommand::SetUp();
     ASSERT_EQ(lockstep(words("run", {"model.block_size=200", "train.max_iters=4"})).code, 0);
   }
-  void TearDown() override { stop(SIGKILL); }
   void start(std::vector<std::string> more = {}) {
     std::vector<std::string> all = {"serve", (folder_ / "run").string(), "--port", "0", "--threads", "1"};
     all.insert(all.end(), more.begin(), more.end());
-    posix_spawn_file_actions_t streams;
-    posix_spawn_file_actions_init(&streams);
-    posix_spawn_file_actions_addopen(&streams, STDERR_FILENO, (folder_ / "said").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    child_ = start_program(all, streams);
-    posix_spawn_file_actions_destroy(&streams);
-    std::smatch port;
-    ASSERT_TRUE(support::comes_true([&] {
-      said_ = file("said");
-      return std::regex_search(said_, port, std::regex("http://127.0.0.1:([0-9]+)/v1"));
-    })) << said_;
-    port_ = std::stoi(port[1]);
+    server_.emplace(all, folder_ / "said", "http://127.0.0.1:([0-9]+)/v1");
   }
-  int stop(int number) {
-    if (child_ <= 0) return 0;
-    kill(child_, number);
-    return end_of(std::exchange(child_, 0));
-  }
-  HttpClient client() const { return HttpClient(port_); }
+  HttpClient client() const { return server_->client(); }
   HttpClient::Answer ask(const std::string& path, const std::string& body, const std::string& fields = "") const {
     HttpClient one = client();
     one.post(path, body, fields);
@@ -63,9 +45,7 @@ class Serve : public TrainCommand {
     const std::size_t at = text.find("\n" + name + " ");
     return at == std::string::npos ? -1 : std::atof(text.c_str() + at + name.size() + 2);
   }
-  pid_t child_ = 0;
-  int port_ = 0;
-  std::string said_;
+  std::optional<ServerProcess> server_;
 };
 
 TEST_F(Serve, WritesWhatGenerateWrites) {
@@ -142,7 +122,7 @@ TEST_F(Serve, ChatsByATemplate) {
   const HttpClient::Answer lacking = ask("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}]})");
   EXPECT_EQ(lacking.status, 400) << lacking.body;  // the vocabulary has no "<|"
   EXPECT_NE(lacking.body.find("vocabulary lacks"), std::string::npos) << lacking.body;
-  stop(SIGTERM);
+  server_->stop(SIGTERM);
   io::replace_file(folder_ / "plain.jinja", "{% for m in messages %}{{ m.content }}\n{% endfor %}");
   start({"--chat-template", (folder_ / "plain.jinja").string()});
   const HttpClient::Answer said = ask(
@@ -236,9 +216,9 @@ TEST_F(Serve, AnswersWhatCameBeforeItWasStopped) {
   HttpClient one = client();
   one.post("/v1/completions", R"({"prompt": "the", "max_tokens": 190, "seed": 1})");
   ASSERT_TRUE(support::comes_true([&] { return metric("lockstep_texts_total") >= 1; }));
-  kill(child_, SIGTERM);
+  server_->signal(SIGTERM);
   EXPECT_EQ(one.answer().status, 200);
-  EXPECT_EQ(end_of(std::exchange(child_, 0)), 0);
+  EXPECT_EQ(server_->end(), 0);
 }
 
 TEST_F(Serve, ItsWordsAreChecked) {

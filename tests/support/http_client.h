@@ -72,6 +72,11 @@ class HttpClient {
     }
     return answer;
   }
+  /// All up to `end`, behind a head that was read; less where no more comes.
+  std::string text_to(std::string_view end, double seconds = 60) {
+    until_ = now_seconds() + seconds;
+    return up_to(end);
+  }
   /// The server has closed the connection, and says nothing more.
   bool ended() {
     until_ = now_seconds() + 60;

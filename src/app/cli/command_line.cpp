@@ -25,6 +25,19 @@ void CommandLine::flag(const std::string& name, bool& target, std::string meanin
   parts_->options.push_back({{name, "", std::move(meaning), WordType::flag}, set});
 }
 
+void CommandLine::flag(const std::string& name, std::optional<std::int64_t>& target, const std::string& value, std::int64_t alone,
+                       std::string meaning, std::int64_t most) {
+  const auto set = [&target, alone, most](const std::string& text) {
+    if (text != "true") return read_number(text, target.emplace(), most);
+    target = alone;
+    return true;
+  };
+  parts_->options.push_back({{name, fmt::format("[={}]", value), std::move(meaning), WordType::flag},
+                             set,
+                             "an integer",
+                             [most](const std::string& text) { return integer_bounds(text, most); }});
+}
+
 void CommandLine::option(const std::string& name, std::string& target, std::string value, std::string meaning) {
   const auto set = [&target](const std::string& text) {
     target = text;
@@ -187,7 +200,9 @@ bool CommandLine::parse(const Arguments& arguments) {
   std::vector<char> flags(parts_->options.size());
   for (std::size_t i = 0; i < parts_->options.size(); ++i) {
     const Parts::Option& o = parts_->options[i];
-    if (o.type == WordType::flag) {
+    if (o.type == WordType::flag && !o.value.empty()) {
+      app.add_flag(o.name, values[i]);
+    } else if (o.type == WordType::flag) {
       app.add_flag_callback(o.name, [&flags, i] { flags[i] = 1; });
     } else {
       take_all(o.name, values[i]);

@@ -30,6 +30,9 @@ class CommandLine {
   // Declarations. `name` is "--long" or "-s,--long"; the variable keeps its value (the default, shown in the help) when the
   // option is absent and must live until parse() returns. `value` names the value in the help (FILE, N, SECONDS).
   void flag(const std::string& name, bool& target, std::string meaning);
+  /// A flag that may have an integer of at most `most` behind a "="; without one the variable gets `alone`.
+  void flag(const std::string& name, std::optional<std::int64_t>& target, const std::string& value, std::int64_t alone,
+            std::string meaning, std::int64_t most = most_int);
   void option(const std::string& name, std::string& target, std::string value, std::string meaning);
   /// An integer of at most `most`: what is counted fits an int.
   void option(const std::string& name, std::int64_t& target, std::string value, std::string meaning,

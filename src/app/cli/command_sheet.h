@@ -17,7 +17,7 @@ enum class WordType : std::uint8_t { flag, text, integer, number, choice };
 /// An option, or an argument that is known by its place.
 struct WordSheet {
   std::string name;   ///< "--long", "-s,--long"; of an argument what stands for it in the help (FILE)
-  std::string value;  ///< what stands for an option's value; empty: it takes none
+  std::string value;  ///< what stands for an option's value, "[=N]" for a flag's; empty: it takes none
   std::string meaning;
   WordType type = WordType::text;
   std::string standard = {};              ///< the default; empty: none

@@ -21,6 +21,7 @@ Command plan_command();
 Command verify_command();
 Command demo_command();
 Command report_command();
+Command watch_command();
 Command sweep_command();
 Command launch_command();
 Command doctor_command();

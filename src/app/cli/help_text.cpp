@@ -21,7 +21,9 @@ std::string first_clause(const std::string& meaning) {
   return meaning.substr(0, end);
 }
 
-std::string left_of(const WordSheet& word) { return word.name + (word.value.empty() ? "" : " " + word.value); }
+std::string left_of(const WordSheet& word) {
+  return word.name + (word.value.empty() || word.type == WordType::flag ? "" : " ") + word.value;
+}
 
 class Sheet {
  public:

@@ -122,9 +122,9 @@ std::vector<Problem> check_place(const io::Path& folder, FolderOwner owner, cons
 }
 
 bool is_name_of_run(std::string_view name) {
-  constexpr std::array<std::string_view, 10> beginnings{"config.",        "environment.json", "resources.json", "metrics.",
+  constexpr std::array<std::string_view, 11> beginnings{"config.",        "environment.json", "resources.json", "metrics.",
                                                         "wandb-history.", "trace.",           "dump_step_",     "run.lock",
-                                                        "schedule.csv",   "log.txt"};
+                                                        "schedule.csv",   "log.txt",          "samples."};
   return std::ranges::any_of(beginnings, [&](std::string_view beginning) { return name.starts_with(beginning); });
 }
 

@@ -12,6 +12,7 @@
 #include "comm/agreement.h"
 #include "comm/text.h"
 #include "io/file.h"
+#include "train/report/metrics_file.h"
 #include "train/report/wandb.h"
 
 namespace lockstep::app {
@@ -127,7 +128,8 @@ void RunFolder::demand(Log& log) const {
 }
 
 void RunFolder::prepare_metrics(bool resumed, Log& log) const {
-  for (const char* file : {"metrics.jsonl", train::wandb_history_file}) prepare_lines(path_ / file, resumed, log);
+  for (const char* file : {"metrics.jsonl", train::samples_file, train::wandb_history_file})
+    prepare_lines(path_ / file, resumed, log);
 }
 
 void RunFolder::prepare_lines(const io::Path& path, bool resumed, Log& log) const {
@@ -137,8 +139,8 @@ void RunFolder::prepare_lines(const io::Path& path, bool resumed, Log& log) cons
   const fs::path kept = free_name(path_, path.stem().string());
   fs::rename(path, kept);
   io::sync_folder(path_);
-  log.warning(fmt::format("{}: the metrics of an earlier run without a checkpoint are kept as {}", path_.string(),
-                          kept.filename().string()));
+  log.warning(fmt::format("{}: the {} of an earlier run without a checkpoint are kept as {}", path_.string(),
+                          path.filename() == train::samples_file ? "samples" : "metrics", kept.filename().string()));
 }
 
 }  // namespace lockstep::app

@@ -66,10 +66,14 @@ std::string name_of(const Owner& owner) {
 
 Owner this_process() { return {host_name(), process_space(), static_cast<std::int64_t>(::getpid()), 0}; }
 
-bool is_dead(const Owner& owner, std::int64_t now, std::int64_t dead_after) {
-  if (now - owner.time > dead_after) return true;
+/// Its process was on this host, and is no more.
+bool has_ended(const Owner& owner) {
   const bool neighbour = owner.process > 0 && owner.host == host_name() && owner.process_space == process_space();
   return neighbour && ::kill(static_cast<pid_t>(owner.process), 0) != 0 && errno == ESRCH;
+}
+
+bool is_dead(const Owner& owner, std::int64_t now, std::int64_t dead_after) {
+  return now - owner.time > dead_after || has_ended(owner);
 }
 
 bool has_no_locks(int code) { return code == ENOLCK || code == ENOSYS || code == EOPNOTSUPP; }
@@ -199,6 +203,11 @@ void RunLock::renew(const std::stop_token& stop) {
     const std::string text = record_text(system_.now());
     if (::pwrite(descriptor_, text.data(), text.size(), 0) < 0) continue;
   }
+}
+
+bool is_written(const io::Path& folder) {
+  const std::optional<Owner> owner = read_owner(folder / LockKind{}.file);
+  return owner && !has_ended(*owner);
 }
 
 void demand_lock(const io::Path& folder, const std::string& mark, double seconds) {

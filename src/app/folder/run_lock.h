@@ -77,6 +77,9 @@ class RunLock {
   std::jthread renewal_;  // only where the file itself is the lock
 };
 
+/// Whether a run writes into the folder, as far as its lock tells: the process that it names has not ended on this host.
+bool is_written(const io::Path& folder);
+
 /// Throws UserError unless this rank sees in the folder the lock that rank 0 holds there, which has `mark`; it looks for so many
 /// seconds, for file systems of clusters may show a new file late.
 void demand_lock(const io::Path& folder, const std::string& mark, double seconds);

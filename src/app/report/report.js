@@ -91,7 +91,7 @@
 
   class Chart {
     constructor(figure) {
-      Object.assign(this, JSON.parse(figure.querySelector("script").textContent));
+      Object.assign(this, JSON.parse(figure.querySelector("script").textContent), { figure });
       this.turns = Math.min(6, new Set(this.curves.map((curve) => curve.run)).size);
       this.plot = figure.querySelector(".plot");
       this.svg = this.plot.querySelector("svg");
@@ -272,9 +272,16 @@
     [view.from, view.to] = [-Infinity, Infinity];
     drawAll();
   };
-  const charts = [...document.querySelectorAll("figure.lines")].map((figure) => new Chart(figure));
+  let charts = [];
+  const bring = () => {
+    charts = [...document.querySelectorAll("figure.lines")]
+      .map((figure) => charts.find((chart) => chart.figure === figure) ?? new Chart(figure));
+    document.querySelectorAll(".key[data-run]")
+      .forEach((key) => key.setAttribute("aria-pressed", view.hidden.has(+key.dataset.run)));
+    tools.hidden = charts.length === 0;
+    drawAll();
+  };
 
-  tools.hidden = false;
   tools.addEventListener("input", () => {
     view.smoothing = +tools.querySelector("[name=smoothing]").value;
     view.logX = tools.querySelector("[name=x]").checked;
@@ -284,13 +291,56 @@
   });
   whole.addEventListener("click", reset);
   document.addEventListener("keydown", (event) => event.key === "Escape" && reset());
-  const keys = [...document.querySelectorAll(".key[data-run]")];
-  keys.forEach((key) => key.addEventListener("click", () => {
-    const run = +key.dataset.run;
+  document.addEventListener("click", (event) => {
+    const key = event.target.closest(".key[data-run]"), run = +key?.dataset.run;
+    if (!key) return;
     if (!view.hidden.delete(run)) view.hidden.add(run);
-    keys.filter((other) => +other.dataset.run === run)
+    document.querySelectorAll(`.key[data-run="${run}"]`)
       .forEach((other) => other.setAttribute("aria-pressed", view.hidden.has(run)));
     drawAll();
-  }));
-  drawAll();
+  });
+
+  // Of `lockstep watch`: parts of the page come again when they have changed. All text in them was escaped by lockstep, and
+  // nothing that is parsed here runs.
+  const live = document.querySelector("#live");
+  const parts = (root) => [...root.querySelectorAll("header, section")];
+  let served = live && parts(document).map((part) => part.outerHTML);  // without what charts add
+  const refresh = (text) => {
+    const fresh = new DOMParser().parseFromString(text, "text/html"), old = parts(document), now = parts(fresh);
+    const texts = now.map((part) => part.outerHTML);
+    if (texts.join() === served.join()) return;
+    document.querySelectorAll(".all:checked").forEach((box) => {
+      const same = fresh.getElementById(box.id);
+      if (same) same.checked = true;
+    });
+    const scrolls = [...document.querySelectorAll(".wide")].map((wide) => wide.scrollLeft);
+    if (old.length === now.length) {
+      now.forEach((part, i) => texts[i] === served[i] || old[i].replaceWith(part));
+    } else {
+      old[0].replaceWith(now[0]);
+      document.querySelector("main").replaceWith(fresh.querySelector("main"));
+    }
+    [...document.querySelectorAll(".wide")].forEach((wide, i) => wide.scrollLeft = scrolls[i] ?? 0);
+    served = texts;
+    bring();
+  };
+  const follow = () => {
+    let waiting = null;  // while somebody draws a zoom
+    const source = new EventSource("events");
+    const take = () => {
+      if (waiting === null || document.querySelector(".plot:active")) return;
+      refresh(waiting);
+      waiting = null;
+    };
+    live.textContent = "Connecting to lockstep.";
+    source.onopen = () => live.textContent = "This page follows the runs.";
+    source.onerror = () => live.textContent = "Nothing new comes: lockstep has ended, or has too many readers.";
+    source.onmessage = (event) => {
+      waiting = event.data;
+      take();
+    };
+    document.addEventListener("pointerup", () => setTimeout(take));
+  };
+  bring();
+  if (live) follow();
 })();

@@ -175,15 +175,25 @@ constexpr std::string_view tools = R"(<div class="tools" hidden>
 </div>
 )";
 
-}  // namespace
+/// The last text of each run.
+std::string samples(const std::vector<RunData>& runs) {
+  constexpr std::size_t most = 4000;  // bytes
+  std::string text;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].samples.empty()) continue;
+    const SampledText& last = runs[i].samples.back();
+    text += fmt::format("<div class=\"command\"><i class=\"{}\"></i>{}, step {}<br><code>{}</code></div>\n", class_of_run(i),
+                        escaped(runs[i].label), last.step,
+                        escaped(std::string_view(last.text).substr(0, most)) + (last.text.size() > most ? " ..." : ""));
+  }
+  return text;
+}
 
-std::string report_page(const std::vector<RunData>& runs) {
+std::string sections(const std::vector<RunData>& runs) {
   const bool by_tokens = compares_by_tokens(runs);
-  const std::string subject = runs.size() == 1 ? runs[0].label : fmt::format("{} runs", runs.size());
-  std::string body = fmt::format("<h1>{}</h1>\n<p class=\"note\">lockstep report</p>\n{}{}", escaped(subject),
-                                 table(facts(runs), runs, false), tools);
-  body += section("Loss", by_tokens ? "By tokens, for the runs' steps have different numbers of them." : "By optimizer steps.",
-                  losses(runs, by_tokens));
+  std::string body =
+      section("Loss", by_tokens ? "By tokens, for the runs' steps have different numbers of them." : "By optimizer steps.",
+              losses(runs, by_tokens));
   body += section("Throughput",
                   "The sum over all ranks, as logged; a step that follows an evaluation or a checkpoint has its time too.",
                   speed("Tokens per second", &train::LoggedStep::tokens_per_second, runs, by_tokens) +
@@ -209,11 +219,33 @@ std::string report_page(const std::vector<RunData>& runs) {
         section("Memory by owner", "What rank 0 declared and took.", memory(runs) + table(owners.turned().lines(), runs, true));
   if (const std::string drawn = schedules(runs); !drawn.empty())
     body += section("Schedule", "Time to the right; the number in a pass is its micro-batch.", drawn);
+  if (const std::string texts = samples(runs); !texts.empty())
+    body += section("Samples", "The last text that each run wrote at an evaluation, with its prompt.", texts);
   body += section(settings_title(runs), "The runs' names and folders are left out.",
                   table(settings_table(runs, setting_rows(runs)).lines(), runs, true));
   if (const std::string typed = commands(runs); !typed.empty())
     body += section("Commands", "What began each run, or went on with it last.", typed);
-  return html_page(subject + ": lockstep report", report_style, fmt::format("{}<script>{}</script>\n", body, report_script));
+  return body;
+}
+
+std::string page_of(std::string_view title, std::string_view body) {
+  return html_page(title, report_style, fmt::format("{}<script>{}</script>\n", body, report_script));
+}
+
+}  // namespace
+
+std::string report_body(const std::vector<RunData>& runs, std::string_view title, std::string_view about) {
+  return fmt::format("<header><h1>{}</h1>\n{}{}</header>\n{}<main>{}</main>\n", escaped(title), about,
+                     runs.empty() ? "" : table(facts(runs), runs, false), tools, runs.empty() ? "" : sections(runs));
+}
+
+std::string report_page(const std::vector<RunData>& runs) {
+  const std::string subject = runs.size() == 1 ? runs[0].label : fmt::format("{} runs", runs.size());
+  return page_of(subject + ": lockstep report", report_body(runs, subject, "<p class=\"note\">lockstep report</p>\n"));
+}
+
+std::string watched_page(std::string_view body) {
+  return page_of("lockstep watch", fmt::format("<p id=\"live\" class=\"note\" role=\"status\"></p>\n{}", body));
 }
 
 }  // namespace lockstep::app

@@ -15,6 +15,11 @@ extern const std::string_view report_style, report_script;  ///< report.css and 
 
 /// One page that needs no other file and no network.
 std::string report_page(const std::vector<RunData>& runs);
+/// The same as it is served: report.js brings what it shows up to date from the server's events, each of which is a
+/// report_body(). Only that script runs in it (a Content-Security-Policy by the script's digest).
+std::string watched_page(std::string_view body);
+/// What stands in a page's body. `about`: HTML below its title; there may be no run.
+std::string report_body(const std::vector<RunData>& runs, std::string_view title, std::string_view about);
 /// Curves and tables. The JSON has each table's figures as they were measured.
 Answer report_answer(const std::vector<RunData>& runs);
 

@@ -3,99 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <limits>
-#include <set>
 
-#include "app/folder/runs_in.h"
-#include "app/settings/config_file.h"
 #include "app/settings/keys.h"
 #include "app/settings/run_layout.h"
-#include "base/error.h"
-#include "base/json.h"
 #include "base/median.h"
-#include "io/file.h"
 #include "layout/pipeline/schedules.h"
 
 namespace lockstep::app {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// A resume did them again.
-void drop_from(auto& rows, std::int64_t step) {
-  while (!rows.empty() && rows.back().step >= step) rows.pop_back();
-}
-
-/// Older versions had the loss of the last evaluation in the lines of the steps behind it.
-void add_older(RunData& run, const train::LoggedStep& step) {
-  const std::int64_t every = run.config.train.eval_interval, at = (step.step - 1) / every * every;
-  if (!run.evaluations.empty() && run.evaluations.back().step >= at) return;
-  run.evaluations.push_back({.step = at, .train = std::numeric_limits<double>::quiet_NaN(), .validation = *step.validation});
-}
-
-void read_metrics(const fs::path& path, RunData& run) {
-  train::for_each_logged(path, [&](const Json& line) {
-    if (train::is_evaluation(line)) {
-      const train::Losses losses = train::logged_losses(line);
-      drop_from(run.evaluations, losses.step);
-      drop_from(run.steps, losses.step + 1);
-      run.evaluations.push_back(losses);
-    } else {
-      const train::LoggedStep step = train::logged_step(line, static_cast<double>(run.config.optimizer.gas));
-      drop_from(run.evaluations, step.step);
-      drop_from(run.steps, step.step);
-      if (step.validation) add_older(run, step);
-      run.steps.push_back(step);
-    }
-    run.name = line.at("run").string();
-  });
-}
-
-/// Adds what is wrong with the folder to `problems`. `named`: without metrics it is a problem, else it is left out.
-void read_run(const io::Path& folder, const io::Path& real, bool named, std::vector<RunData>& runs,
-              std::vector<Problem>& problems) {
-  RunData run;
-  run.folder = folder;
-  run.label = real.string();
-  try {
-    if (std::vector<Problem> wrong = read_config_file((folder / "config.toml").string(), run.config); !wrong.empty())
-      throw UserError(std::move(wrong));
-    read_metrics(folder / "metrics.jsonl", run);
-    if (io::exists(folder / "resources.json")) run.resources = read_resources(folder);
-    run.origin = read_origin(folder);
-  } catch (const UserError& error) {
-    problems.insert(problems.end(), error.problems().begin(), error.problems().end());
-    return;
-  } catch (const SystemError& error) {
-    problems.push_back({error.what(), "a file that can be read"});
-    return;
-  }
-  if (!run.steps.empty()) {
-    runs.push_back(std::move(run));
-  } else if (named) {
-    problems.push_back({fmt::format("{}: the run has no metrics, so there is nothing to report", folder.string()),
-                        "train it for longer than train.log_interval steps, or with a smaller one"});
-  }
-}
-
-/// The last `names` names of the path.
-std::string end_of(const fs::path& path, int names) {
-  fs::path end;
-  for (auto name = path.end(); names > 0 && name != path.begin(); --names) end = end.empty() ? *--name : *--name / end;
-  return end.string();
-}
-
-/// Labels are paths without links before, and the shortest ends of them that are all different behind.
-void shorten_labels(std::vector<RunData>& runs) {
-  for (int names = 1;; ++names) {
-    std::set<std::string> ends;
-    for (const RunData& run : runs) ends.insert(end_of(run.label, names));
-    if (ends.size() < runs.size()) continue;
-    for (RunData& run : runs) run.label = end_of(run.label, names);
-    return;
-  }
-}
 
 double median_over(const std::vector<train::LoggedStep>& steps, const auto& figure) {
   std::vector<double> values;
@@ -207,34 +122,6 @@ std::optional<layout::Timeline> RunData::schedule() const {
   if (!check(*named, shape).empty()) return std::nullopt;
   const layout::StageMap map = stage_map(*named, shape);
   return simulate(with_messages(named->passes(shape), map), map);
-}
-
-std::vector<RunData> read_runs(const std::vector<std::string>& folders) {
-  std::vector<RunData> runs;
-  std::vector<Problem> problems;
-  std::set<fs::path> named, seen;
-  for (const std::string& folder : folders) {
-    const std::vector<io::Path> found = runs_in(folder);
-    const bool itself = found.size() == 1 && found[0] == fs::path(folder);
-    if (found.empty()) {
-      problems.push_back({fmt::format("{}: no run's folder, for it has no config.toml, and there is no run in it", folder),
-                          "a folder that lockstep train wrote, as runs/NAME, or a folder of such folders"});
-    }
-    for (const io::Path& run : found) {
-      std::error_code unknown;
-      const fs::path real = fs::weakly_canonical(run, unknown);
-      if (itself && !named.insert(real).second) {
-        problems.push_back({fmt::format("{}: the run is named twice", folder), "name each run once"});
-      } else if (seen.insert(real).second) {
-        read_run(run, real, itself, runs, problems);
-      }
-    }
-  }
-  if (runs.empty() && problems.empty())
-    problems.push_back({fmt::format("no run in {} has metrics yet", fmt::join(folders, ", ")), "wait for their first steps"});
-  if (!problems.empty()) throw UserError(std::move(problems));
-  shorten_labels(runs);
-  return runs;
 }
 
 bool compares_by_tokens(const std::vector<RunData>& runs) {

@@ -13,12 +13,18 @@
 #include "app/report/run_origin.h"
 #include "app/settings/run_config.h"
 #include "app/start/resources.h"
+#include "base/error.h"
 #include "base/terminal.h"
 #include "io/file.h"
 #include "layout/pipeline/simulation.h"
 #include "train/report/logged_step.h"
 
 namespace lockstep::app {
+
+struct SampledText {
+  std::int64_t step = 0;
+  std::string text;  ///< with its prompt
+};
 
 struct RunData {
   io::Path folder;
@@ -29,6 +35,13 @@ struct RunData {
   std::optional<RunOrigin> origin;         ///< none: as read_origin()
   std::vector<train::LoggedStep> steps;    ///< what a resume did again stands here once
   std::vector<train::Losses> evaluations;  ///< in the order of their steps; an older version's lack the training text's
+  std::vector<SampledText> samples;        ///< in the order of their steps; none: an older version made the run
+
+  /// What read_again() knows of the run's files.
+  struct Read {
+    train::LinesRead metrics, samples;
+    std::string mark;
+  } read;
 
   // Medians over the steps but the first, which warms everything up.
   double tokens_per_second() const;
@@ -60,6 +73,9 @@ struct RunData {
   std::optional<layout::Timeline> schedule() const;
 };
 
+/// As read_runs(), but returns what is wrong, and `runs` may have been read before: what was appended to them is read. A run that
+/// another one has replaced is read from its beginning.
+std::vector<Problem> read_again(const std::vector<std::string>& folders, std::vector<RunData>& runs);
 /// The runs of these folders, each of which is a run's or has runs in it (runs_in); of the latter those that have metrics. Throws
 /// UserError with every folder that has no run, or a run without metrics, and every run that is named twice.
 std::vector<RunData> read_runs(const std::vector<std::string>& folders);

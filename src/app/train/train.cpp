@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "app/cli/commands.h"
 #include "app/cli/process.h"
@@ -22,6 +23,7 @@
 #include "app/train/chosen_run.h"
 #include "app/train/train_rank.h"
 #include "app/train/train_words.h"
+#include "app/watch/watch_server.h"
 #include "base/terminal.h"
 #include "base/text/visible.h"
 #include "base/timer.h"
@@ -216,11 +218,17 @@ int train(const Arguments& arguments, const decltype(RankOptions::around)& aroun
     if (is_first_process()) std::for_each(lacking.begin(), lacking.end(), print_refusal);
     return 0;
   }
-  start.prepare = [&] { prepare_data(config, log); };
-  return train_on_ranks(
-      *words, resolved,
-      {.arguments = arguments, .started = started, .name = run_name_from_time(), .idle = as_the_book ? resolved.idle_text() : ""},
-      start);
+  const TrainCall call{
+      .arguments = arguments, .started = started, .name = run_name_from_time(), .idle = as_the_book ? resolved.idle_text() : ""};
+  std::optional<WatchServer> watch;  // of rank 0's process; it ends after the run
+  start.prepare = [&] {
+    if (words->watch) {
+      watch.emplace(std::vector{run_folder(config, call.name)}, "127.0.0.1", static_cast<int>(*words->watch));
+      log.info("Watch:    " + watch->url());
+    }
+    prepare_data(config, log);
+  };
+  return train_on_ranks(*words, resolved, call, start);
 }
 
 Command train_command() {

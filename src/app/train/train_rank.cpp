@@ -110,9 +110,8 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
   RunFolder folder(config, run_folder(config, call.name), session.world(), log);
   Start start = choose_start(config, folder.path(), session.world(), log);
   settle_bf16_order(config, start, session);
-  const std::int64_t workers = workers_of(config, session.world().size());
   std::vector<Problem> problems;
-  if (start.resumes) problems = keep_global_batch(config, *start.checkpoint, workers, log);
+  if (start.resumes) problems = keep_global_batch(config, *start.checkpoint, workers_of(config, session.world().size()), log);
   std::string name = name_of_run(config, start, folder.path());
   data::Corpus corpus = open_text(config, roles, session, log);
   TextFacts text{.vocabulary = corpus.vocabulary()};
@@ -291,6 +290,7 @@ train::RunListeners outputs_of(const Run& run, const Steps& steps, const train::
     add(std::make_unique<train::WandbHistory>(folder, state.step, now_seconds() - run.call.started,
                                               run.settings().plan.microbatches));
   add(std::make_unique<train::MetricsFile>(folder / "metrics.jsonl", run.name));
+  if (!config.train.eval_only) add(std::make_unique<train::SamplesFile>(folder / train::samples_file, run.name));
   return outputs;
 }
 

@@ -1,9 +1,13 @@
 #include "app/train/train_words.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
 #include "app/cli/command_line.h"
+#include "app/watch/watch_server.h"
+#include "base/error.h"
 
 namespace lockstep::app {
 
@@ -25,6 +29,11 @@ std::optional<TrainWords> read_train_words(const Arguments& arguments) {
       "--minutes", words.minutes, "N",
       "how long a run takes whose model and length nothing says; 3 unless it is given. Both are then chosen for this text "
       "and this machine");
+  line.flag("--watch", words.watch, "PORT", watch_port,
+            fmt::format("show the run in a browser while it trains, at this port of 127.0.0.1; without one at {}; 0: any that is "
+                        "free",
+                        watch_port),
+            65535);
   line.flag("--dry-run", words.dry_run,
             "resolve the settings, print them with the parameter and memory accounting, and stop; any number of ranks");
   line.note(
@@ -37,6 +46,8 @@ std::optional<TrainWords> read_train_words(const Arguments& arguments) {
       "  lockstep train log.dir=runs/first train.init_from=resume\n"
       "Stop with Ctrl-C at any time: the step ends, everything is saved, and the run goes on with train.init_from=resume.");
   if (!line.parse(arguments)) return std::nullopt;
+  if (words.watch && *words.watch < 0)
+    throw UserError(fmt::format("--watch={}: must be from 0 to 65535", *words.watch), fmt::format("--watch={}", watch_port));
   if (!data.empty())
     std::ranges::copy(settings::data_settings(data, words.sources.overrides), std::back_inserter(words.sources.overrides));
   return words;

@@ -74,19 +74,20 @@ void write_all(int file, std::string_view text) {
 }
 
 /// Who asks has sent more than was read, perhaps: an answer is lost where a connection is closed before that has come.
-void close_gently(int file) {
+void close_gently(int file, int cut) {
   shutdown(file, SHUT_WR);
   const double until = now_seconds() + 1;
   for (char rest[4096]; now_seconds() < until;) {
-    pollfd one{file, POLLIN, 0};
-    if (poll(&one, 1, 100) > 0 && recv(file, rest, sizeof rest, MSG_DONTWAIT) <= 0) return;
+    pollfd files[] = {{file, POLLIN, 0}, {cut, POLLIN, 0}};
+    if (poll(files, 2, 100) > 0 && (files[1].revents != 0 || recv(file, rest, sizeof rest, MSG_DONTWAIT) <= 0)) return;
   }
 }
 
 /// A connection, and the time that each of its parts may take.
 class TimedConnection final : public Connection {
  public:
-  TimedConnection(int file, const ServerLimits& limits) : file_(file), limits_(limits) {}
+  /// `cut`: when it can be read, nothing is waited for any more; -1: never.
+  TimedConnection(int file, int cut, const ServerLimits& limits) : file_(file), cut_(cut), limits_(limits) {}
 
   /// False: no further request comes in time, or `ending` can be read.
   bool next(int ending) {
@@ -121,14 +122,14 @@ class TimedConnection final : public Connection {
 
  private:
   bool wait(short events, double seconds) const {
-    pollfd file{file_, events, 0};
+    pollfd files[] = {{file_, events, 0}, {cut_, POLLIN, 0}};
     int found = 0;
     do {
-      found = poll(&file, 1, static_cast<int>(std::max(0.0, seconds) * 1e3));
+      found = poll(files, 2, static_cast<int>(std::max(0.0, seconds) * 1e3));
     } while (found < 0 && errno == EINTR);
-    return found > 0 && (file.revents & POLLERR) == 0;
+    return found > 0 && files[1].revents == 0 && (files[0].revents & POLLERR) == 0;
   }
-  int file_;
+  int file_, cut_;
   const ServerLimits& limits_;
   double until_ = 0;
   bool failed_ = false, asked_ = false;
@@ -207,23 +208,23 @@ class OpenServer final : public Server {
     const int yes = 1;
     setsockopt(*connection, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     if (queue_.add(connection, limits_.waiting)) return;
-    write_all(
-        *connection,
-        fmt::format("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: "
-                    "{}\r\nConnection: close\r\n\r\n{}",
-                    limits_.busy_body.size(), limits_.busy_body));
+    write_all(*connection,
+              fmt::format("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: {}\r\nContent-Length: "
+                          "{}\r\nConnection: close\r\n\r\n{}",
+                          limits_.busy_type, limits_.busy_body.size(), limits_.busy_body));
     shutdown(*connection, SHUT_WR);
   }
   void work() {
     while (const Socket connection = queue_.next()) {
-      TimedConnection timed(*connection, limits_);
+      const int cut = limits_.drains ? -1 : *ending_;
+      TimedConnection timed(*connection, cut, limits_);
       const auto handle = [&](ServedRequest request) {
         request.gone = [&] { return timed.gone(); };
         return handler_(request);
       };
       while (timed.next(*ending_) && speaker_.answer(timed, limits_.body_bytes, handle)) {
       }
-      close_gently(*connection);
+      close_gently(*connection, cut);
     }
   }
   ServerLimits limits_;

@@ -20,7 +20,8 @@ struct ServerLimits {
   double request_seconds = 20;         ///< in which a request has to come, whole
   double idle_seconds = 5;             ///< between requests of a connection
   double write_seconds = 20;           ///< without a byte taken by who is answered
-  std::string busy_body = {};          ///< of a 503
+  bool drains = true;                  ///< what had come when stop() was called is answered; false: connections end at once
+  std::string busy_type = "application/json", busy_body = {};  ///< of a 503
 };
 
 struct ServedRequest {
@@ -50,7 +51,7 @@ class Server {
   virtual ~Server() = default;
   /// The port that is listened at.
   virtual int port() const = 0;
-  /// Serves until stop() was called and what had come by then is answered.
+  /// Serves until stop() was called and what had come by then is answered, if it is to be.
   virtual void run() = 0;
   /// No connection is taken any more. Thread-safe, and safe in a signal handler.
   virtual void stop() = 0;

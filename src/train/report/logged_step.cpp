@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <sstream>
+#include <span>
 #include <string>
 
 #include "base/error.h"
@@ -97,20 +97,23 @@ LoggedStep logged_step(const Json& line, double microbatches) {
   return step;
 }
 
-void for_each_logged(const io::Path& metrics, const std::function<void(const Json& line)>& use) {
-  if (!io::exists(metrics)) return;
-  std::istringstream lines(io::read_document(metrics));
+LinesRead for_each_logged(const io::Path& metrics, const std::function<void(const Json& line)>& use, LinesRead read) {
+  if (!io::exists(metrics)) return read;
+  const io::File file = io::File::open_to_read(metrics);
+  std::string text(file.size() - std::min(file.size(), read.bytes), '\0');
+  file.read_at(read.bytes, std::as_writable_bytes(std::span(text)));
   // A run that is going on may have written half of its last line.
-  std::int64_t number = 0;
-  for (std::string text; std::getline(lines, text) && !lines.eof();) {
-    const std::string place = fmt::format("{}, line {}", metrics.string(), ++number);
-    const Json line = Json::parse(text, place);
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+    const std::string place = fmt::format("{}, line {}", metrics.string(), ++read.lines);
+    const Json line = Json::parse(text.substr(at, end - at), place);
     try {
       use(line);
     } catch (const UserError& error) {
       throw UserError(fmt::format("{}: {}", place, error.problems().front().message), error.problems().front().remedy);
     }
+    read.bytes += end + 1 - at;
   }
+  return read;
 }
 
 }  // namespace lockstep::train

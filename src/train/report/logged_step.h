@@ -45,8 +45,13 @@ LoggedStep logged_step(const Json& line, double microbatches);
 bool is_evaluation(const Json& line);
 Losses logged_losses(const Json& line);
 
-/// Calls use(line) for every line of the file but one that a run has begun to write. No file: none. Throws UserError, naming the
-/// file, for a line that is no JSON.
-void for_each_logged(const io::Path& metrics, const std::function<void(const Json& line)>& use);
+/// How far a file of lines has been read.
+struct LinesRead {
+  std::uint64_t bytes = 0;
+  std::int64_t lines = 0;
+};
+/// Calls use(line) for every line behind `read` but one that a run has begun to write, and returns how far that is. No file:
+/// none. Throws UserError, naming the file, for a line that is no JSON.
+LinesRead for_each_logged(const io::Path& metrics, const std::function<void(const Json& line)>& use, LinesRead read = {});
 
 }  // namespace lockstep::train

@@ -78,4 +78,10 @@ Json to_json(const Losses& losses) {
   return json;
 }
 
+void SamplesFile::started(const RunState& state) { step_ = state.step; }
+
+void SamplesFile::sampled(const std::optional<std::string>& text) {
+  if (text) file_.append(Json(Json::Object{{"step", step_}, {"text", *text}, {"run", run_}}).dump() + "\n");
+}
+
 }  // namespace lockstep::train

@@ -1,7 +1,8 @@
 #pragma once
 
-// metrics.jsonl in a run's folder: one JSON object a logged step, and one an evaluation.
+// metrics.jsonl in a run's folder: one JSON object a logged step, and one an evaluation. samples.jsonl: one a sampled text.
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,22 @@ class MetricsFile final : public RunListener {
   }
   io::AppendedFile file_;
   std::string run_;
+};
+
+inline constexpr const char* samples_file = "samples.jsonl";
+
+class SamplesFile final : public RunListener {
+ public:
+  /// `run`: its name, which each line has.
+  SamplesFile(io::Path file, std::string run) : file_(std::move(file)), run_(std::move(run)) {}
+  void started(const RunState& state) override;
+  void step_done(const Metrics& metrics) override { step_ = metrics.step; }
+  void sampled(const std::optional<std::string>& text) override;
+
+ private:
+  io::AppendedFile file_;
+  std::string run_;
+  std::int64_t step_ = 0;  ///< optimizer steps done
 };
 
 }  // namespace lockstep::train

@@ -84,7 +84,7 @@ void check_run(Aftermath& after, const Words& more = {}) {
   after.demand_success(run_to("auto", end, more));
   Tree further = read_tree(after.site.folder());
   after.demand_same(bits_of(further, end), bits_of(after.after, end), "the run went on to other bits");
-  for (const char* name : {"metrics.jsonl", "wandb-history.jsonl"}) check_lines(after, further, name);
+  for (const char* name : {"metrics.jsonl", "samples.jsonl", "wandb-history.jsonl"}) check_lines(after, further, name);
   after.demand_success({"inspect", "run", "--verify"});
   if (remnants(further).empty()) return;
   after.demand_success(run_to("auto", end + 1, more));  // the next save clears up
