@@ -6,7 +6,7 @@
 #   make package  a tarball, a Debian package and a Python wheel in build/packages
 #   make package-test   each installed on a bare Debian 12 and 13, and trained with (root)
 #   make faults  faults at system calls, and power cuts, in every command that writes
-#   make scenarios   200 random faults of ranks
+#   make scenarios   200 random faults of ranks, and 10,000 random requests to a server
 #   make parity  the layout changes nothing: all layouts in fp32 and bf16, 200 random ones of random models, every resume, a run on 16
 #   make arm     tests of base, tensor and ops on aarch64, by qemu
 #   make cluster-test   training on two hosts made of network namespaces (root)
@@ -51,11 +51,13 @@ cluster-test: build
 	@scripts/build release cable
 	@tests/cluster/run
 
-# Random faults of ranks; SCENARIOS=1000 for more, SEED=N for others.
+# Random faults of ranks, and requests to a server; SCENARIOS=1000 and STORM=100000 for more, SEED=N for others.
 scenarios:
 	@$(SETUP) build
 	@scripts/build release
 	@LOCKSTEP_SCENARIOS=$(or $(SCENARIOS),200) LOCKSTEP_SCENARIO_SEED=$(or $(SEED),1) build/test_app --gtest_filter='Scenarios.*'
+	@LOCKSTEP_PROGRAM=build/lockstep LOCKSTEP_STORM=$(or $(STORM),10000) LOCKSTEP_STORM_SEED=$(or $(SEED),1) $(or $(PYTHON),python3) \
+	  tests/python/storm_test.py || [ $$? = 77 ]
 
 # CASES=1000 for more random layouts, SEED=N for others.
 parity:
