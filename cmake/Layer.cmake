@@ -3,7 +3,7 @@
 function(lockstep_layer name)
   cmake_parse_arguments(arg "" "" "USES;PRIVATE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$|/plugin/|${LOCKSTEP_PROCESSOR_OTHER}|${LOCKSTEP_URING_OTHER}$")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$|/plugin/|${LOCKSTEP_PROCESSOR_OTHER}|${LOCKSTEP_URING_OTHER}$|${LOCKSTEP_CUDA_OTHER}")
   if(sources)
     add_library(${name} STATIC ${sources})
     target_link_libraries(${name} PUBLIC ${arg_USES} PRIVATE lockstep_warnings ${arg_PRIVATE})

@@ -14,11 +14,10 @@ std::string_view name_of(DeviceKind kind) { return kind == DeviceKind::cpu ? "cp
 Device choose_device(std::string_view name, int number) {
   if (name == "cpu") return {};
   if (!name.empty() && name != "cuda") {
-    throw UserError(fmt::format("'{}' is no device", name), "choose cpu or cuda; none takes what there is");
+    throw UserError(fmt::format("'{}' is no device", name), "choose cpu or cuda; none takes the processor");
   }
-  const int gpus = cuda::device_count();
-  if (name.empty() && gpus == 0) return {};
-  return {DeviceKind::cuda, number % std::max(gpus, 1)};
+  if (name.empty()) return {};
+  return {DeviceKind::cuda, number % std::max(cuda::device_count(), 1)};
 }
 
 }  // namespace lockstep

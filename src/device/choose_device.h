@@ -10,8 +10,8 @@ namespace lockstep {
 
 /// "cpu", "cuda".
 std::string_view name_of(DeviceKind kind);
-/// Of the kind that is named; empty: a GPU where this build and machine have one, the CPU otherwise. Of a host's ranks, `number`
-/// is this one's: the GPUs are dealt out to them in turn. Throws UserError for an unknown name.
+/// The kind that is named; empty: the CPU, for the kernels of GPUs have not run on a GPU yet. Of a host's ranks, `number` is this
+/// one's: the GPUs are dealt out to them in turn. Throws UserError for an unknown name.
 Device choose_device(std::string_view name, int number);
 
 }  // namespace lockstep

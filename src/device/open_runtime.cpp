@@ -6,7 +6,7 @@ namespace lockstep {
 
 std::unique_ptr<Runtime> open_runtime(Device device, CpuOptions options) {
   if (device.kind == DeviceKind::cpu) return cpu::open_cpu_runtime(options);
-  return cuda::open_cuda_runtime(device.index);
+  return cuda::open_cuda_runtime(device.index, options);
 }
 
 }  // namespace lockstep

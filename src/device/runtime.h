@@ -29,7 +29,7 @@ class Runtime {
   virtual MemorySource& source(Space space) = 0;
 };
 
-/// What the CPU's runtime needs to know; ignored by other devices.
+/// What a runtime needs to know of the rank's host threads, which compute on the CPU alone.
 struct CpuOptions {
   int threads = 0;  ///< workers of this rank, the caller included; 0: every core this process may use
 };

@@ -21,14 +21,14 @@ FILENAME == "CMakeLists.txt" {
 
 FNR == 1 {
   depth = split(FILENAME, path, "/")
-  header = FILENAME ~ /\.h$/
+  header = FILENAME ~ /\.(h|cuh)$/
   per_target = FILENAME ~ /-inl\.h$/
   in_source = path[1] == "src"
   own = in_source || path[1] == "tests" ? path[2] : ""
   first_directive = 1
   if (in_source) {
     room = FILENAME
-    sub(/\.(h|cpp)$/, "", room)
+    sub(/\.(h|cpp|cu|cuh)$/, "", room)
     folder = room
     sub(/\/[^\/]*$/, "", folder)
     if (!(room in rooms)) {
@@ -80,6 +80,8 @@ in_source && own ~ /^(tensor|ops|layout|comm|arch|data|parallel|checkpoint|model
     sub(/\/.*/, "", name)
     if (own in layers && name in layers && !((own, name) in allowed)) broken(own " may not include " name)
     if (in_source && !(name in layers)) broken("include by the path below src: \"layer/file.h\"")
+  } else if (in_source && name ~ /^<cuda_/) {
+    if (FILENAME !~ /\/cuda\//) broken("CUDA is included in the folders cuda/ alone")
   } else if (header && in_source && name !~ /^<[a-z_]+>/) {
     broken("a header includes only ours and the standard library, not " name)
   } else if (in_source && name ~ /^<(mpi\.h|oneapi\/)/ && FILENAME !~ /\/plugin\//) {

@@ -75,7 +75,7 @@ struct RankOptions {
   ops::Products products = ops::Products::ours;
   ops::PlainKernels plain = {};
   ops::Bf16Order bf16 = ops::Bf16Order::automatic;
-  std::string device = {};             ///< "cpu", "cuda"; empty: what there is
+  std::string device = {};             ///< "cpu", "cuda"; empty: the processor
   double timeout = 600;                ///< comm.timeout, seconds
   std::function<void()> prepare = {};  ///< done once, by one process, before any rank begins
   /// Makes the communicator that a thread rank uses around its own; empty: it uses its own.

@@ -6,9 +6,8 @@ namespace lockstep::cuda {
 
 int device_count() { return 0; }
 
-std::unique_ptr<Runtime> open_cuda_runtime(int /*index*/) {
-  throw UserError("train.device=cuda: this program was built without CUDA",
-                  "train.device=cpu computes on the processor; null takes what there is");
+std::unique_ptr<Runtime> open_cuda_runtime(int /*index*/, const CpuOptions& /*host*/) {
+  throw UserError("train.device=cuda: this program was built without CUDA", "train.device=cpu computes on the processor");
 }
 
 }  // namespace lockstep::cuda

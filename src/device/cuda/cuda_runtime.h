@@ -8,9 +8,10 @@
 
 namespace lockstep::cuda {
 
-/// GPUs that this process may use; 0 where there is none, or no driver.
+/// GPUs that this process may use and whose compute capability is 8.0 or more; 0 where there is none, or no driver.
 int device_count();
-/// Throws UserError when this build has no CUDA, or the machine no such GPU.
-std::unique_ptr<Runtime> open_cuda_runtime(int index);
+/// `index` counts those GPUs; `host` says which threads the rank has on the host. Throws UserError when this build has no CUDA,
+/// the machine no such GPU, or its driver is too old.
+std::unique_ptr<Runtime> open_cuda_runtime(int index, const CpuOptions& host);
 
 }  // namespace lockstep::cuda

@@ -1,0 +1,41 @@
+# NVIDIA GPUs. With LOCKSTEP_CUDA, the folders cuda/ of device and ops take the place of absent/. All that is NVIDIA's comes from one
+# root: its usual place, or the folder nvidia/cu13 of PyPI's wheels. The runtime is linked in, so that the program starts without a driver.
+option(LOCKSTEP_CUDA "Build the kernels for NVIDIA GPUs" OFF)
+set(LOCKSTEP_CUDA_ROOT /usr/local/cuda CACHE PATH "Where nvcc and CUDA's headers and libraries are")
+set(LOCKSTEP_CUDA_ARCHITECTURES "80-real;90a-real;100-real" CACHE STRING "What nvcc compiles for, as CMAKE_CUDA_ARCHITECTURES")
+
+set(LOCKSTEP_CUDA_OTHER "/(device|ops)/cuda/")
+if(NOT LOCKSTEP_CUDA)
+  return()
+endif()
+set(LOCKSTEP_CUDA_OTHER "/(device|ops)/absent/")
+
+find_program(LOCKSTEP_NVCC nvcc PATHS ${LOCKSTEP_CUDA_ROOT}/bin NO_DEFAULT_PATH)
+find_path(LOCKSTEP_CUDA_INCLUDE cuda_runtime_api.h PATHS ${LOCKSTEP_CUDA_ROOT} PATH_SUFFIXES include targets/x86_64-linux/include
+          NO_DEFAULT_PATH)
+find_library(LOCKSTEP_CUDART libcudart_static.a PATHS ${LOCKSTEP_CUDA_ROOT}
+             PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib NO_DEFAULT_PATH)
+if(NOT LOCKSTEP_NVCC OR NOT LOCKSTEP_CUDA_INCLUDE OR NOT LOCKSTEP_CUDART)
+  message(FATAL_ERROR "LOCKSTEP_CUDA_ROOT=${LOCKSTEP_CUDA_ROOT} has no nvcc, no headers or no libcudart_static.a. Install CUDA 13 there, "
+                      "or give the folder that has it: -DLOCKSTEP_CUDA_ROOT=FOLDER")
+endif()
+set(CMAKE_CUDA_COMPILER ${LOCKSTEP_NVCC})
+set(CMAKE_CUDA_ARCHITECTURES ${LOCKSTEP_CUDA_ARCHITECTURES})
+set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+enable_language(CUDA)
+if(LOCKSTEP_CCACHE)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${LOCKSTEP_CCACHE})
+endif()
+add_library(lockstep_cudart INTERFACE)
+target_include_directories(lockstep_cudart SYSTEM INTERFACE ${LOCKSTEP_CUDA_INCLUDE})
+target_link_libraries(lockstep_cudart INTERFACE ${LOCKSTEP_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)
+
+# lockstep_kernels(LAYER FOLDER): the kernels of FOLDER become part of the layer. Each operation rounds as IEEE 754 says, and none is
+# contracted (docs/numerics.md).
+function(lockstep_kernels layer folder)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cu)
+  target_sources(${layer} PRIVATE ${sources})
+  target_link_libraries(${layer} PRIVATE lockstep_cudart)
+  set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS
+    "-std=c++20;--fmad=false;--ftz=false;--prec-div=true;--prec-sqrt=true;--expt-relaxed-constexpr;-Xcompiler=-ffp-contract=off")
+endfunction()

@@ -1,0 +1,58 @@
+#pragma once
+
+// Threads of a block as fibers of one host thread: a stack each, and a switch of some nanoseconds. x86-64 alone.
+
+#include <cstddef>
+
+namespace lockstep::emulation {
+
+class Fiber {
+ public:
+  /// The host's own: it has the stack of its thread.
+  Fiber() = default;
+  Fiber(Fiber&&) noexcept;
+  Fiber& operator=(Fiber&&) noexcept;
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+  ~Fiber();
+
+  /// With a stack of its own, above a guard page. Throws std::bad_alloc.
+  static Fiber with_stack();
+  /// The next jump to it begins `entry`, which must not return.
+  void begin(void (*entry)());
+  /// Leaves `from`, which must be the one that runs, for `to`. ThreadSanitizer learns that another fiber runs, and no order.
+  static void jump(Fiber& from, Fiber& to);
+  /// Makes a fiber without a stack the one that runs, as ThreadSanitizer sees it.
+  void adopt();
+  /// Without a stack: for AsFiber.
+  static Fiber without_stack();
+  bool holds(const std::byte* address) const;
+
+ private:
+  friend class AsFiber;
+  void* stack_pointer_ = nullptr;
+  std::byte* stack_ = nullptr;
+  void* sanitizer_ = nullptr;
+  bool owned_ = false;  ///< what ThreadSanitizer knows of it
+};
+
+/// While it lives, ThreadSanitizer takes what the caller does for the work of another fiber.
+class AsFiber {
+ public:
+  explicit AsFiber(const Fiber& fiber);
+  ~AsFiber();
+  AsFiber(const AsFiber&) = delete;
+  AsFiber& operator=(const AsFiber&) = delete;
+
+ private:
+  void* before_ = nullptr;
+};
+
+/// For ThreadSanitizer; nothing where it is not linked. What was done before a release is seen behind the acquire of the same
+/// mark.
+void release(const void* mark);
+void acquire(const void* mark);
+/// Forgets who touched these bytes.
+void forget(void* data, std::size_t bytes);
+
+}  // namespace lockstep::emulation

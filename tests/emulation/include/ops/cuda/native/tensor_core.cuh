@@ -1,0 +1,67 @@
+#pragma once
+
+// The C++ twin of the file that holds the PTX. It is written from NVIDIA's PTX manual: mma.m16n8k16, ldmatrix, cp.async.
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "cuda_runtime.h"
+#include "emulation/tensor_product.h"
+
+namespace lockstep::ops::cuda {
+
+/// The block's dynamic shared memory as a T.
+template <class T>
+T& shared_memory(emulation::Place at = emulation::Place::current()) {
+  return *static_cast<T*>(emulation::dynamic_shared(sizeof(T), at));
+}
+
+/// d += a b of 16 x 16 and 16 x 8 numbers in bf16; each lane has its fragments of them.
+inline void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                      emulation::Place at = emulation::Place::current()) {
+  emulation::Fragments mine;
+  std::memcpy(mine.d, d, sizeof d);
+  std::memcpy(mine.a, a, sizeof a);
+  std::memcpy(mine.b, b, sizeof b);
+  std::memcpy(d, emulation::meet(~0U, &mine, sizeof mine, emulation::multiply_fragments, at), sizeof d);
+}
+
+/// Four 8 x 8 matrices of bf16. Lane 8 i + r points at row r of matrix i; lane l takes two neighbours of row l / 4 of each.
+inline void ldmatrix_x4(std::uint32_t (&to)[4], const void* row, emulation::Place at = emulation::Place::current()) {
+  const emulation::Rows& rows = emulation::rows_of_warp(row, at);
+  const int lane = emulation::lane();
+  for (int i = 0; i < 4; ++i) to[i] = static_cast<const std::uint32_t*>(rows.of[i * 8 + lane / 4])[lane % 4];
+}
+
+/// The same of the transposed matrices: lane l takes rows 2 (l % 4) and the next of column l / 4.
+inline void ldmatrix_x4_transposed(std::uint32_t (&to)[4], const void* row, emulation::Place at = emulation::Place::current()) {
+  const emulation::Rows& rows = emulation::rows_of_warp(row, at);
+  const int lane = emulation::lane(), first = lane % 4 * 2, column = lane / 4;
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t low = static_cast<const std::uint16_t*>(rows.of[i * 8 + first])[column];
+    const std::uint32_t high = static_cast<const std::uint16_t*>(rows.of[i * 8 + first + 1])[column];
+    to[i] = low | high << 16;
+  }
+}
+
+/// cp.async of 16 bytes: done by lot at once, or when it is waited for.
+inline void copy_16_async(void* to, const void* from, emulation::Place at = emulation::Place::current()) {
+  if (std::bit_cast<std::uintptr_t>(to) % 16 != 0 || std::bit_cast<std::uintptr_t>(from) % 16 != 0)
+    emulation::fail("cp.async of 16 bytes needs addresses aligned to 16", at);
+  if (emulation::copy_now()) {
+    *static_cast<uint4*>(to) = *static_cast<const uint4*>(from);
+  } else {
+    emulation::copy_later(to, from);
+  }
+}
+inline void copies_commit() { emulation::commit_copies(); }
+/// Waits until at most `groups` of the caller's groups are open.
+template <int groups>
+void copies_wait() {
+  void* to = nullptr;
+  const void* from = nullptr;
+  while (emulation::copy_due(groups, to, from)) *static_cast<uint4*>(to) = *static_cast<const uint4*>(from);
+}
+
+}  // namespace lockstep::ops::cuda

@@ -1,0 +1,63 @@
+#include "emulation/tensor_product.h"
+
+#include <bit>
+
+namespace lockstep::emulation {
+namespace {
+
+float half_of(std::uint32_t pair, int which) { return std::bit_cast<float>(which == 0 ? pair << 16 : pair & 0xffff0000U); }
+
+// The PTX manual, "Matrix fragments for mma.m16n8k16": lane l holds, with g = l / 4 and t = l % 4,
+// a: rows g and g + 8 (registers 0 and 1), columns 2 t, 2 t + 1, and 8 columns further in registers 2 and 3;
+// b: rows 2 t, 2 t + 1 (register 0) and 8 further (register 1) of column g;
+// d: columns 2 t, 2 t + 1 of rows g (numbers 0 and 1) and g + 8 (numbers 2 and 3).
+struct Matrices {
+  float a[16][16], b[16][8];
+};
+
+void gather(const Lane* lanes, Matrices& m) {
+  for (int lane = 0; lane < 32; ++lane) {
+    Fragments f;
+    copy_unseen(&f, lanes[lane].given, sizeof f);
+    const int g = lane / 4, t = lane % 4;
+    for (int half = 0; half < 2; ++half) {
+      for (int r = 0; r < 4; ++r) m.a[g + r % 2 * 8][2 * t + half + r / 2 * 8] = half_of(f.a[r], half);
+      for (int r = 0; r < 2; ++r) m.b[2 * t + half + r * 8][g] = half_of(f.b[r], half);
+    }
+  }
+}
+
+}  // namespace
+
+void multiply_fragments(Lane* lanes, unsigned /*mask*/) {
+  Matrices m;
+  gather(lanes, m);
+  for (int lane = 0; lane < 32; ++lane) {
+    Fragments f;
+    copy_unseen(&f, lanes[lane].given, sizeof f);
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; ++i) {
+      double sum = static_cast<double>(f.d[i]);
+      for (int k = 0; k < 16; ++k) sum += static_cast<double>(m.a[g + i / 2 * 8][k]) * static_cast<double>(m.b[k][2 * t + i % 2]);
+      f.d[i] = static_cast<float>(sum);
+    }
+    copy_unseen(lanes[lane].taken, f.d, sizeof f.d);
+  }
+}
+
+namespace {
+
+void deliver_rows(Lane* lanes, unsigned /*mask*/) {
+  Rows rows;
+  for (int i = 0; i < 32; ++i) copy_unseen(&rows.of[i], lanes[i].given, sizeof(void*));
+  for (int i = 0; i < 32; ++i) copy_unseen(lanes[i].taken, &rows, sizeof rows);
+}
+
+}  // namespace
+
+const Rows& rows_of_warp(const void* row, Place at) {
+  if (std::bit_cast<std::uintptr_t>(row) % 16 != 0) fail("ldmatrix needs rows aligned to 16 bytes", at);
+  return *static_cast<const Rows*>(meet(~0U, &row, sizeof row, deliver_rows, at));
+}
+
+}  // namespace lockstep::emulation
