@@ -8,13 +8,14 @@
 #   make faults  faults at system calls, and power cuts, in every command that writes
 #   make scenarios   200 random faults of ranks, and 10,000 random requests to a server
 #   make parity  the layout changes nothing: all layouts in fp32 and bf16, 200 random ones of random models, every resume, a run on 16
+#   make cuda    build-cuda/lockstep with kernels for NVIDIA GPUs (CUDA 13; CMAKE_ARGS=-DLOCKSTEP_CUDA_ROOT=FOLDER where it is elsewhere)
 #   make arm     tests of base, tensor and ops on aarch64, by qemu
 #   make cluster-test   training on two hosts made of network namespaces (root)
 SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
 
 .DEFAULT_GOAL := build
-.PHONY: build train test install package package-test faults scenarios parity arm cluster-test bench format lint docs asan tsan fuzz coverage clean
+.PHONY: build train test install package package-test faults scenarios parity arm cuda cluster-test bench format lint docs asan tsan fuzz coverage clean
 
 build:
 	@$(SETUP) build
@@ -76,6 +77,10 @@ arm:
 	@scripts/arm-root build-arm/root
 	@scripts/build arm test_base test_tensor test_ops
 	@ctest --test-dir build-arm $(CTEST_FLAGS) -L '^(base|tensor|ops)$$' --timeout 3000
+
+cuda:
+	@$(SETUP) build
+	@scripts/build cuda lockstep
 
 bench: build
 	@build/lockstep bench gemm

@@ -2,7 +2,7 @@
 # root: its usual place, or the folder nvidia/cu13 of PyPI's wheels. The runtime is linked in, so that the program starts without a driver.
 option(LOCKSTEP_CUDA "Build the kernels for NVIDIA GPUs" OFF)
 set(LOCKSTEP_CUDA_ROOT /usr/local/cuda CACHE PATH "Where nvcc and CUDA's headers and libraries are")
-set(LOCKSTEP_CUDA_ARCHITECTURES "80-real;90a-real;100-real" CACHE STRING "What nvcc compiles for, as CMAKE_CUDA_ARCHITECTURES")
+set(LOCKSTEP_CUDA_ARCHITECTURES "80-real;90a-real;100" CACHE STRING "What nvcc compiles for, as CMAKE_CUDA_ARCHITECTURES")
 
 set(LOCKSTEP_CUDA_OTHER "/(device|ops)/cuda/")
 if(NOT LOCKSTEP_CUDA)
@@ -23,6 +23,9 @@ set(CMAKE_CUDA_COMPILER ${LOCKSTEP_NVCC})
 set(CMAKE_CUDA_ARCHITECTURES ${LOCKSTEP_CUDA_ARCHITECTURES})
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
 enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 13 has it
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+endif()
 if(LOCKSTEP_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${LOCKSTEP_CCACHE})
 endif()
@@ -34,8 +37,11 @@ target_link_libraries(lockstep_cudart INTERFACE ${LOCKSTEP_CUDART} Threads::Thre
 # contracted (docs/numerics.md).
 function(lockstep_kernels layer folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cu)
-  target_sources(${layer} PRIVATE ${sources})
+  add_library(${layer}_kernels OBJECT ${sources})
+  target_include_directories(${layer}_kernels PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  # In place of what the other compiler is told.
+  set_target_properties(${layer}_kernels PROPERTIES COMPILE_OPTIONS
+    "--fmad=false;--ftz=false;--prec-div=true;--prec-sqrt=true;--expt-relaxed-constexpr;-Xcompiler=-ffp-contract=off,-Wall")
+  target_sources(${layer} PRIVATE $<TARGET_OBJECTS:${layer}_kernels>)
   target_link_libraries(${layer} PRIVATE lockstep_cudart)
-  set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS
-    "-std=c++20;--fmad=false;--ftz=false;--prec-div=true;--prec-sqrt=true;--expt-relaxed-constexpr;-Xcompiler=-ffp-contract=off")
 endfunction()
