@@ -40,14 +40,14 @@ struct AttentionShape {
   double softcap = 0;  ///< scores x become softcap tanh(x / softcap) (Gemma 2); 0: they stay
 
   /// The place of query 0, counted from key 0: query i sees keys 0 .. first_query() + i, as far as there are any.
-  std::int64_t first_query() const { return keys - queries + later; }
+  constexpr std::int64_t first_query() const { return keys - queries + later; }
   /// Behind the position of the last query in its sample.
-  std::int64_t end() const { return first_key + keys + later; }
+  constexpr std::int64_t end() const { return first_key + keys + later; }
   double score_scale() const { return scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(head_size)); }
-  std::int64_t group_size() const { return group > 0 ? group : heads / kv_heads; }
-  std::int64_t kv_head_of(std::int64_t head) const { return (skipped + head) / group_size(); }
+  constexpr std::int64_t group_size() const { return group > 0 ? group : heads / kv_heads; }
+  constexpr std::int64_t kv_head_of(std::int64_t head) const { return (skipped + head) / group_size(); }
   /// The first head that reads a key/value head; those of the next one begin where its own end.
-  std::int64_t first_head_of(std::int64_t kv_head) const {
+  constexpr std::int64_t first_head_of(std::int64_t kv_head) const {
     return std::clamp<std::int64_t>(kv_head * group_size() - skipped, 0, heads);
   }
 };

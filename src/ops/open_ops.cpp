@@ -5,11 +5,12 @@
 #include "base/error.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/library/library.h"
+#include "ops/cuda/backend.h"
 
 namespace lockstep::ops {
 
 std::unique_ptr<Ops> make_ops(Runtime& runtime, Stream& stream, const OpsOptions& options) {
-  ensure(runtime.device().kind == DeviceKind::cpu, "there are kernels for the runtime's device");
+  if (runtime.device().kind == DeviceKind::cuda) return cuda::make_cuda_ops(runtime, stream, options.observer);
   return cpu::make_cpu_ops(runtime, stream, options.cpu, options.observer);
 }
 

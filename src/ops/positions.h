@@ -35,9 +35,9 @@ class Positions {
   }
 
   /// Rows of a sample.
-  std::int64_t count() const { return runs_[0].count + runs_[1].count; }
+  constexpr std::int64_t count() const { return runs_[0].count + runs_[1].count; }
   /// The position of a row of a sample; of row i of a tensor: at(i % count()).
-  std::int64_t at(std::int64_t row) const {
+  constexpr std::int64_t at(std::int64_t row) const {
     const std::int64_t behind = row - runs_[0].count;
     return behind < 0 ? runs_[0].first + row : runs_[1].first + behind;
   }

@@ -48,7 +48,9 @@ struct RandomRounding {
   /// The tensors are elements [skipped, ...) of a rectangle of the parameter: rows of `columns` elements, `stride` apart.
   std::int64_t first = 0, columns = 1, stride = 1, skipped = 0;
 
-  std::int64_t global(std::int64_t e) const { return first + (skipped + e) / columns * stride + (skipped + e) % columns; }
+  constexpr std::int64_t global(std::int64_t e) const {
+    return first + (skipped + e) / columns * stride + (skipped + e) % columns;
+  }
 };
 
 /// What a rule reads and writes: dense, one size. `weights` is f32 or bf16; f32 weights are a master copy, of which `publish`

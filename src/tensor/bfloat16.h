@@ -9,17 +9,17 @@ namespace lockstep {
 
 enum class BFloat16 : std::uint16_t {};
 
-inline float to_float(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16U); }
+constexpr float to_float(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16U); }
 
 /// To the nearest, ties to even; NaN stays NaN.
-inline BFloat16 to_bfloat16(float x) {
+constexpr BFloat16 to_bfloat16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<BFloat16>(bits >> 16U | 0x40U);
   return static_cast<BFloat16>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U);
 }
 
 /// Up with the probability of the distance from the lower neighbour (in size), for a random number in [0, 2^16); NaN stays NaN.
-inline BFloat16 to_bfloat16_by(float x, std::uint32_t random) {
+constexpr BFloat16 to_bfloat16_by(float x, std::uint32_t random) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if ((bits & 0x7fffffffU) > 0x7f800000U) return to_bfloat16(x);
   return static_cast<BFloat16>((bits + random) >> 16U);
@@ -33,14 +33,14 @@ struct Halves {
 };
 
 /// NaN stays NaN, maybe another one. The upper half is what a model reads of an fp32 weight, wherever that comes from.
-inline Halves to_halves(float x) {
+constexpr Halves to_halves(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const auto low = static_cast<std::uint16_t>(bits);
   if ((bits & 0x7fffffffU) > 0x7f800000U) return {static_cast<BFloat16>(bits >> 16U | 0x40U), low};
   return {static_cast<BFloat16>((bits + 0x8000U) >> 16U), low};
 }
 
-inline float from_halves(const Halves& x) {
+constexpr float from_halves(const Halves& x) {
   const auto difference = static_cast<std::int32_t>(static_cast<std::int16_t>(x.low));
   return std::bit_cast<float>((static_cast<std::uint32_t>(x.high) << 16U) + static_cast<std::uint32_t>(difference));
 }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/runtime.h"
@@ -154,25 +155,41 @@ inline std::size_t different_bits(const std::vector<float>& a, const std::vector
   return count;
 }
 
-/// The CPU's kernels of one instruction set on a team of their own.
+/// The CPU's kernels of one instruction set on a team of their own, or those of another device, which take host tensors too
+/// (support/staged_families.h).
 struct Machine {
-  Machine(ops::Isa which, int threads)
+  explicit Machine(ops::Isa which, int threads, ops::Bf16Order bf16 = ops::Bf16Order::automatic)
       : isa(which),
         name(std::string(ops::name_of(which)) + ", " + std::to_string(threads) + " threads"),
         runtime(open_runtime(Device{}, {threads})),
         stream(runtime->make_stream()),
-        ops(ops::make_ops(*runtime, *stream, {.cpu = {.isa = which}})) {}
-  ops::Isa isa;
+        ops(ops::make_ops(*runtime, *stream, {.cpu = {.isa = which, .bf16 = bf16}})) {}
+  Machine(std::string what, std::unique_ptr<Runtime> device, std::unique_ptr<Stream> work, std::unique_ptr<ops::Ops> kernels)
+      : isa(ops::Isa::automatic),
+        name(std::move(what)),
+        runtime(std::move(device)),
+        stream(std::move(work)),
+        ops(std::move(kernels)) {}
+  ops::Isa isa;  ///< automatic: another device's
   std::string name;
   std::unique_ptr<Runtime> runtime;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<ops::Ops> ops;
 };
 
-/// Every instruction set of this machine with 1, 2, 3 and 4 threads.
+/// What is compared with the CPU beside its own instruction sets; tests/ops/other_machines.cpp has none, a program that has some
+/// defines it again.
+std::vector<std::unique_ptr<Machine>> other_machines();
+
+/// Every instruction set of this machine with 1, 2, 3 and 4 threads; where there are other machines, the best one and these.
+/// Their order of additions is that of f32, in bf16 too.
 inline std::vector<std::unique_ptr<Machine>>& machines() {
   static std::vector<std::unique_ptr<Machine>> all = [] {
-    std::vector<std::unique_ptr<Machine>> made;
+    std::vector<std::unique_ptr<Machine>> made = other_machines();
+    if (!made.empty()) {
+      made.insert(made.begin(), std::make_unique<Machine>(ops::available_isas().front(), 1, ops::Bf16Order::widened));
+      return made;
+    }
     for (const ops::Isa isa : ops::available_isas()) {
       for (int threads = 1; threads <= 4; ++threads) made.push_back(std::make_unique<Machine>(isa, threads));
     }

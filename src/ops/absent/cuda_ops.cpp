@@ -1,0 +1,11 @@
+#include "base/error.h"
+#include "ops/cuda/backend.h"
+
+namespace lockstep::ops::cuda {
+
+std::unique_ptr<Ops> make_cuda_ops(Runtime& /*runtime*/, Stream& /*stream*/, OpObserver* /*observer*/) {
+  throw UserError("train.device=cuda: this program was built without CUDA",
+                  "train.device=cpu computes on the processor; null takes what there is");
+}
+
+}  // namespace lockstep::ops::cuda

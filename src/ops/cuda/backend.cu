@@ -1,0 +1,57 @@
+#include <array>
+
+#include "device/cuda/cuda_stream.h"
+#include "ops/cuda/backend.h"
+#include "ops/cuda/context.h"
+
+namespace lockstep::ops::cuda {
+namespace {
+
+class CudaOps final : public Ops {
+ public:
+  CudaOps(Runtime& runtime, Stream& stream, OpObserver* observer)
+      : memory_(runtime.memory().allocate(Context::workspace_size)),
+        context_{stream, lockstep::cuda::native(stream), {memory_.data(), Context::workspace_size}, observer} {}
+
+  Linear& linear() override { return *linear_; }
+  Norm& norm(NormForm form) override { return *norms_[static_cast<std::size_t>(form)]; }
+  SplitNorm& split_norm() override { return *split_norm_; }
+  Attention& attention() override { return *attention_; }
+  Rotary& rotary() override { return *rotary_; }
+  Activations& activation() override { return *activation_; }
+  Embedding& embedding() override { return *embedding_; }
+  Dropout& dropout() override { return *dropout_; }
+  Loss& loss() override { return *loss_; }
+  Elementwise& elementwise() override { return *elementwise_; }
+  Reduce& reduce() override { return *reduce_; }
+  Update& update() override { return *update_; }
+  Stream& stream() override { return context_.stream; }
+  std::int64_t workspace_bytes() const override { return static_cast<std::int64_t>(memory_.size()); }
+  /// Sums by ranges are kept in registers.
+  void take_sum_grids() override {}
+
+ private:
+  Memory memory_;
+  Context context_;
+  std::unique_ptr<Linear> linear_ = make_linear(context_);
+  std::unique_ptr<Attention> attention_ = make_attention(context_);
+  std::array<std::unique_ptr<Norm>, 3> norms_ = {make_norm(context_, NormForm::layer), make_norm(context_, NormForm::rms),
+                                                 make_norm(context_, NormForm::rms_unit_offset)};
+  std::unique_ptr<SplitNorm> split_norm_ = make_split_norm(context_);
+  std::unique_ptr<Rotary> rotary_ = make_rotary(context_);
+  std::unique_ptr<Activations> activation_ = make_activation(context_);
+  std::unique_ptr<Embedding> embedding_ = make_embedding(context_);
+  std::unique_ptr<Dropout> dropout_ = make_dropout(context_);
+  std::unique_ptr<Loss> loss_ = make_loss(context_);
+  std::unique_ptr<Elementwise> elementwise_ = make_elementwise(context_);
+  std::unique_ptr<Reduce> reduce_ = make_reduce(context_);
+  std::unique_ptr<Update> update_ = make_update(context_);
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> make_cuda_ops(Runtime& runtime, Stream& stream, OpObserver* observer) {
+  return std::make_unique<CudaOps>(runtime, stream, observer);
+}
+
+}  // namespace lockstep::ops::cuda

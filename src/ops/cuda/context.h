@@ -1,0 +1,45 @@
+#pragma once
+
+// What every kernel family of CUDA is built from, on the host's side.
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ops/ops.h"
+
+namespace lockstep::ops::cuda {
+
+struct Context {
+  Stream& stream;
+  cudaStream_t native;  ///< the same
+  /// Device memory for partial sums: ops of one stream run one after the other and share it. Aligned to 64 bytes.
+  std::span<std::byte> workspace;
+  OpObserver* observer;  ///< of the families' ops; null: none
+
+  static constexpr std::size_t workspace_size = std::size_t{1} << 20;
+
+  /// The workspace as elements of T.
+  template <class T>
+  std::span<T> scratch() const {
+    return {reinterpret_cast<T*>(workspace.data()), workspace.size() / sizeof(T)};
+  }
+};
+
+std::unique_ptr<Linear> make_linear(const Context& context);
+std::unique_ptr<Norm> make_norm(const Context& context, NormForm form);
+std::unique_ptr<SplitNorm> make_split_norm(const Context& context);
+std::unique_ptr<Attention> make_attention(const Context& context);
+std::unique_ptr<Rotary> make_rotary(const Context& context);
+std::unique_ptr<Activations> make_activation(const Context& context);
+std::unique_ptr<Embedding> make_embedding(const Context& context);
+std::unique_ptr<Dropout> make_dropout(const Context& context);
+std::unique_ptr<Loss> make_loss(const Context& context);
+std::unique_ptr<Elementwise> make_elementwise(const Context& context);
+std::unique_ptr<Reduce> make_reduce(const Context& context);
+std::unique_ptr<Update> make_update(const Context& context);
+
+}  // namespace lockstep::ops::cuda

@@ -1,0 +1,41 @@
+#pragma once
+
+// What the threads of a block find together.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace lockstep::ops::cuda {
+
+inline constexpr unsigned warp = 32;
+inline constexpr std::uint32_t whole_warp = 0xFFFFFFFFU;
+inline constexpr unsigned most_warps = 32;  ///< of a block
+
+struct SumOf {
+  template <class T>
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct LargestOf {
+  template <class T>
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    return a > b ? a : b;
+  }
+};
+
+/// Every thread gets combine() of all threads' values. All call it, in blocks of whole warps; `parts` lies in shared memory. The
+/// order of a sum is not that of numerics.md: for what is exact.
+template <class T, class Combine>
+__device__ __forceinline__ T across_block(T value, T (&parts)[most_warps], const Combine& combine) {
+  for (int apart = warp / 2; apart > 0; apart /= 2) value = combine(value, __shfl_xor_sync(whole_warp, value, apart));
+  __syncthreads();  // the parts of a call before were read
+  if (threadIdx.x % warp == 0) parts[threadIdx.x / warp] = value;
+  __syncthreads();
+  value = parts[0];
+  for (unsigned w = 1; w < blockDim.x / warp; ++w) value = combine(value, parts[w]);
+  return value;
+}
+
+}  // namespace lockstep::ops::cuda

@@ -1,0 +1,60 @@
+#pragma once
+
+// What C++ has no words for: a block's shared memory, and instructions of PTX ISA 8.0 for sm_80 and newer: asynchronous copies
+// (section 9.7.9.25), matrices of shared memory in registers (9.7.14.5.15) and products of tensor cores (9.7.14.5.14).
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace lockstep::ops::cuda {
+
+/// The block's shared memory, of which the launch asked for sizeof(T) bytes; nothing is in it yet.
+template <class T>
+__device__ __forceinline__ T& shared_memory() {
+  extern __shared__ uint4 lockstep_shared[];
+  return *reinterpret_cast<T*>(lockstep_shared);
+}
+
+__device__ __forceinline__ std::uint32_t shared_address(const void* at) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
+}
+
+/// Begins to copy 16 bytes to shared memory; both addresses are multiples of 16.
+__device__ __forceinline__ void copy_16_async(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(__cvta_generic_to_global(from)));
+}
+/// The thread's copies since the last call become a group.
+__device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;"); }
+/// Waits until at most `open` of the thread's groups are not done; others see them behind a barrier.
+template <int open>
+__device__ __forceinline__ void copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(open) : "memory");
+}
+
+/// Four 8 x 8 matrices of bf16, of which lane 8 i + r points at row r of matrix i. A lane gets of each the elements
+/// (lane / 4, 2 (lane % 4)) and the next one.
+__device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&to)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+/// The same of the matrices' transposes.
+__device__ __forceinline__ void ldmatrix_x4_transposed(std::uint32_t (&to)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+/// d [16, 8] += a [16, 16] b [16, 8], bf16 in fp32. A lane has of d the elements (lane / 4, 2 (lane % 4)), the next one, and
+/// those 8 rows below.
+__device__ __forceinline__ void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+}  // namespace lockstep::ops::cuda

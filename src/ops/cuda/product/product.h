@@ -1,0 +1,33 @@
+#pragma once
+
+// Products of a fixed order of additions (numerics.md section 3.1): an element is a function of its row, its column and K. Blocks
+// of 256 k are added in order, each one chain of fused multiply-adds from zero: the CPU's bits.
+
+#include "ops/cuda/context.h"
+#include "ops/cuda/product/epilogue.cuh"
+#include "ops/sum_grid.h"
+
+namespace lockstep::ops::cuda {
+
+/// The left operand's element (i, k), or the right one's (k, i), lies at data[i * across + k * along]; f32 or bf16.
+struct Operand {
+  const std::byte* data;
+  std::int64_t across, along;
+  bool narrow;  ///< bf16
+  static Operand rows(const Tensor& t) { return {t.data, t.stride(), 1, t.dtype == DType::bf16}; }
+  static Operand columns(const Tensor& t) { return {t.data, 1, t.stride(), t.dtype == DType::bf16}; }
+};
+
+/// C [m, n] = A [m, k] B [k, n], behind which `finish` stores it.
+struct ProductTask {
+  std::int64_t m, n, k;
+  Operand a, b;
+  Finish finish;
+  /// [m, n] f32 or null: blocks are added onto it; with a grid the whole sum is.
+  Rows<const float> onto = {};
+};
+
+/// `grid`: by which ranges k is summed; null: in blocks of 256.
+void multiply(const Context& context, const ProductTask& task, const SumGrid* grid = nullptr);
+
+}  // namespace lockstep::ops::cuda
