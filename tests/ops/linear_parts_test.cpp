@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/cpu/isa.h"
-#include "support/machine.h"
 #include "support/ops.h"
 
 namespace lockstep::ops {
@@ -19,7 +17,7 @@ struct Sizes {
 /// Where parts of a sum of `count` terms end.
 using Cuts = std::vector<std::int64_t>;
 
-class LinearParts : public testing::TestWithParam<std::tuple<DType, Isa>> {
+class LinearParts : public testing::TestWithParam<std::tuple<DType, test::Machine*>> {
  protected:
   DType type() const { return std::get<0>(GetParam()); }
   HostTensor random(std::int64_t rows, std::int64_t columns, std::uint32_t seed) const {
@@ -27,15 +25,12 @@ class LinearParts : public testing::TestWithParam<std::tuple<DType, Isa>> {
   }
   HostTensor empty(std::int64_t rows, std::int64_t columns) const { return HostTensor({rows, columns}, type()); }
 
-  std::unique_ptr<Runtime> runtime_ = open_runtime({}, {.threads = 2});
-  std::unique_ptr<Stream> stream_ = runtime_->make_stream();
-  std::unique_ptr<Ops> ops_ = make_ops(*runtime_, *stream_, {.cpu = {.isa = std::get<1>(GetParam())}});
-  Linear& linear_ = ops_->linear();
+  Linear& linear_ = std::get<1>(GetParam())->ops->linear();
 };
-INSTANTIATE_TEST_SUITE_P(Types, LinearParts, testing::Combine(test::storage_types, testing::ValuesIn(available_isas())),
+INSTANTIATE_TEST_SUITE_P(Types, LinearParts, testing::Combine(test::storage_types, testing::ValuesIn(test::machine_kinds())),
                          [](const auto& of) {
                            return std::string(std::get<0>(of.param) == DType::bf16 ? "bf16_" : "f32_") +
-                                  std::string(name_of(std::get<1>(of.param)));
+                                  test::kind_name(std::get<1>(of.param));
                          });
 
 /// `linear` forward in parts of the in-features.

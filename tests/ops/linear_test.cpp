@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "device/runtime.h"
 #include "ops/open_ops.h"
 #include "support/largest.h"
+#include "support/ops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -56,27 +56,16 @@ void expect_close(const Matrix& fast, const Matrix& reference, const std::string
   EXPECT_LE(worst.value(), 3e-5) << what;
 }
 
-struct Machine {
-  std::unique_ptr<Runtime> runtime;
-  std::unique_ptr<Stream> stream;
-  std::unique_ptr<Ops> ops;
-  explicit Machine(Isa isa, int threads)
-      : runtime(open_runtime({}, {.threads = threads})),
-        stream(runtime->make_stream()),
-        ops(make_ops(*runtime, *stream, {.cpu = {.isa = isa}})) {}
-};
-
 const Activation activations[] = {Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu};
 
-class LinearOps : public testing::TestWithParam<Isa> {
+class LinearOps : public testing::TestWithParam<test::Machine*> {
  protected:
-  Machine machine_{GetParam(), 2};
-  Linear& fast_ = machine_.ops->linear();
+  Linear& fast_ = GetParam()->ops->linear();
   std::unique_ptr<Ops> reference_ops_ = make_reference_ops();
   Linear& reference_ = reference_ops_->linear();
 };
-INSTANTIATE_TEST_SUITE_P(Isas, LinearOps, testing::ValuesIn(available_isas()),
-                         [](const auto& isa) { return std::string(name_of(isa.param)); });
+INSTANTIATE_TEST_SUITE_P(Machines, LinearOps, testing::ValuesIn(test::machine_kinds()),
+                         [](const auto& of) { return test::kind_name(of.param); });
 
 TEST_P(LinearOps, ForwardEpiloguesAreTheReference) {
   for (const Activation f : activations) {
@@ -175,9 +164,10 @@ TEST_P(LinearOps, SlicesAndThreadsChangeNothing) {
   fast_.forward(y.tensor, x.tensor, w.tensor, {.bias = bias.tensor, .activation = Activation::gelu});
   fast_.backward_input(dx.tensor, dy.tensor, w.tensor);
   fast_.backward_weight(dw.tensor, db.tensor, dy.tensor, x.tensor, false);
-  for (const int threads : {1, 3, 4}) {
-    Machine other(GetParam(), threads);
-    Linear& linear = other.ops->linear();
+  for (const auto& other : test::machines()) {
+    if (other->isa != GetParam()->isa) continue;
+    SCOPED_TRACE(other->name);
+    Linear& linear = other->ops->linear();
     Matrix y2(90, 140), dx2(90, 300), dw2(140, 300), db2 = vector_of(140);
     for (std::int64_t r = 0; r < 90; r += 30) {
       const Tensor rows = x.tensor.slice_rows(r, 30), to = y2.tensor.slice_rows(r, 30);
@@ -212,7 +202,7 @@ TEST_P(LinearOps, RefusesWhatDoesNotFit) {
 }
 
 TEST(LinearWorkspace, IsFixedAndReported) {
-  Machine machine(Isa::automatic, 2);
+  const test::Machine machine(Isa::automatic, 2);
   EXPECT_GT(machine.ops->workspace_bytes(), 1 << 20);
   EXPECT_LT(machine.ops->workspace_bytes(), 16 << 20);
 }

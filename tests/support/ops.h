@@ -198,6 +198,19 @@ inline std::vector<std::unique_ptr<Machine>>& machines() {
   return all;
 }
 
+/// One machine of each instruction set, and every other one; for tests whose parameter it is.
+inline std::vector<Machine*> machine_kinds() {
+  std::vector<Machine*> kinds;
+  for (const auto& machine : machines()) {
+    if (machine->isa == ops::Isa::automatic || kinds.empty() || kinds.back()->isa != machine->isa) kinds.push_back(machine.get());
+  }
+  return kinds;
+}
+/// As a parameter's name.
+inline std::string kind_name(const Machine* machine) {
+  return machine->isa == ops::Isa::automatic ? "device" : std::string(ops::name_of(machine->isa));
+}
+
 /// What a kernel made, as numbers.
 using Results = std::vector<HostTensor>;
 
