@@ -1,16 +1,19 @@
 #pragma once
 
 // A device whose memory the host cannot reach: its pages are protected but while a kernel or a copy runs. A touch from anywhere
-// else ends the program. Its kernels are the CPU's, so that what is computed on it has the CPU's bits.
+// else ends the program. Copies are done when somebody waits for them (late_streams.h). Its kernels are the CPU's, so that what
+// is computed on it has the CPU's bits.
 
 #include <sys/mman.h>
 
+#include <iterator>
 #include <map>
 #include <memory>
 #include <utility>
 
 #include "base/error.h"
 #include "device/team.h"
+#include "support/late_streams.h"
 #include "support/machine.h"
 
 namespace lockstep::support {
@@ -28,17 +31,48 @@ class FarMemory final : public MemorySource {
 
   void open() { protect(PROT_READ | PROT_WRITE); }
   void close() noexcept { protect(PROT_NONE); }
+  LateWork& work() { return work_; }
 
  private:
+  // Work that is not done may still need it.
   void release(std::byte* data, std::size_t size) noexcept override {
+    work_.finish_all();
     taken_.erase(data);
     munmap(data, size);
   }
   void protect(int access) noexcept {
     for (const auto& [data, size] : taken_) mprotect(data, size, access);
   }
+  bool has(const std::byte* address) const {
+    const auto next = taken_.upper_bound(const_cast<std::byte*>(address));
+    return next != taken_.begin() && address < std::prev(next)->first + std::prev(next)->second;
+  }
 
+  LateWork work_{{[this] { open(); }, [this] { close(); }, [this](const std::byte* address) { return has(address); }}};
   std::map<std::byte*, std::size_t> taken_;
+};
+
+/// The host's, from which copies may be under way when it is given back.
+class FarPinned final : public MemorySource {
+ public:
+  FarPinned(MemorySource& host, LateWork& work) : host_(host), work_(work) {}
+  Memory allocate(std::size_t size) override {
+    Memory memory = host_.allocate(size);
+    std::byte* const data = memory.data();
+    if (data == nullptr) return {};
+    taken_[data] = std::move(memory);
+    return {this, data, size};
+  }
+
+ private:
+  void release(std::byte* data, std::size_t /*size*/) noexcept override {
+    work_.finish_all();
+    taken_.erase(data);
+  }
+
+  MemorySource& host_;
+  LateWork& work_;
+  std::map<std::byte*, Memory> taken_;
 };
 
 class FarRuntime final : public Runtime {
@@ -54,37 +88,26 @@ class FarRuntime final : public Runtime {
   Runtime& cpu() { return *cpu_; }
 
  private:
-  MemorySource& source(Space space) override { return space == Space::device ? memory_ : cpu_->memory(space); }
+  MemorySource& source(Space space) override {
+    if (space == Space::host) return cpu_->memory(space);
+    return space == Space::device ? static_cast<MemorySource&>(memory_) : pinned_;
+  }
 
   std::unique_ptr<Runtime> cpu_;
   FarMemory memory_;
+  FarPinned pinned_{cpu_->memory(Space::pinned), memory_.work()};
 };
 
-class FarStream final : public Stream {
- public:
-  explicit FarStream(FarMemory& memory) : memory_(memory) {}
-  std::unique_ptr<Event> make_event() override { return inner_->make_event(); }
-  void record(Event& event) override { inner_->record(event); }
-  void wait(const Event& event) override { inner_->wait(event); }
-  void synchronize() override { inner_->synchronize(); }
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
-    memory_.open();
-    inner_->copy(to, from, bytes);
-    memory_.close();
-  }
+inline std::unique_ptr<Stream> FarRuntime::make_stream() { return std::make_unique<LateStream>(memory_.work()); }
 
- private:
-  FarMemory& memory_;
-  std::unique_ptr<Stream> inner_ = make_immediate_stream();
-};
-
-inline std::unique_ptr<Stream> FarRuntime::make_stream() { return std::make_unique<FarStream>(memory_); }
-
-/// Opens the memory for kernels.
+/// Opens the memory for kernels, behind what was issued before them.
 class FarScopes final : public ops::OpObserver {
  public:
   explicit FarScopes(FarMemory& memory) : memory_(memory) {}
-  void begin(const ops::OpCall& /*call*/) override { memory_.open(); }
+  void begin(const ops::OpCall& /*call*/) override {
+    memory_.work().finish_all();
+    memory_.open();
+  }
   void end(const ops::OpCall& /*call*/) noexcept override { memory_.close(); }
 
  private:
