@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -14,8 +15,9 @@
 namespace lockstep::train {
 namespace {
 
-/// A handler may only write to such a variable; this is the one place that needs one for the whole program.
-volatile std::sig_atomic_t pending = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+/// This is the one place that needs a variable for the whole program. The handler may run in another thread than asks.
+std::atomic<int> pending = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+static_assert(std::atomic<int>::is_always_lock_free, "a handler may use no other one");
 
 extern "C" void remember(int signal) {
   if (pending == SIGINT && signal == SIGINT) std::signal(SIGINT, SIG_DFL);
