@@ -27,6 +27,8 @@ struct ThreeLayers {
             .head = UnitIndex{4},
             .embedding_reads = {UnitIndex{0}},
             .head_reads = {UnitIndex{4}},
+            .embedding_learns = {UnitIndex{0}},
+            .head_learns = {UnitIndex{4}},
             .count = 5};
   }
   static std::vector<layout::Unit> units() {
