@@ -10,7 +10,11 @@
 namespace lockstep::ops {
 
 std::unique_ptr<Ops> make_ops(Runtime& runtime, Stream& stream, const OpsOptions& options) {
-  if (runtime.device().kind == DeviceKind::cuda) return cuda::make_cuda_ops(runtime, stream, options.observer);
+  if (runtime.device().kind == DeviceKind::cuda) {
+    const bool widened = options.cpu.bf16 == Bf16Order::widened;
+    return cuda::make_cuda_ops(runtime, stream, widened ? cuda::Bf16Products::widened : cuda::Bf16Products::tensor_cores,
+                               options.observer);
+  }
   return cpu::make_cpu_ops(runtime, stream, options.cpu, options.observer);
 }
 

@@ -9,9 +9,9 @@ namespace {
 
 class CudaOps final : public Ops {
  public:
-  CudaOps(Runtime& runtime, Stream& stream, OpObserver* observer)
+  CudaOps(Runtime& runtime, Stream& stream, Bf16Products bf16, OpObserver* observer)
       : memory_(runtime.memory().allocate(Context::workspace_size)),
-        context_{stream, lockstep::cuda::native(stream), {memory_.data(), Context::workspace_size}, observer} {}
+        context_{stream, lockstep::cuda::native(stream), {memory_.data(), Context::workspace_size}, bf16, observer} {}
 
   Linear& linear() override { return *linear_; }
   Norm& norm(NormForm form) override { return *norms_[static_cast<std::size_t>(form)]; }
@@ -50,8 +50,8 @@ class CudaOps final : public Ops {
 
 }  // namespace
 
-std::unique_ptr<Ops> make_cuda_ops(Runtime& runtime, Stream& stream, OpObserver* observer) {
-  return std::make_unique<CudaOps>(runtime, stream, observer);
+std::unique_ptr<Ops> make_cuda_ops(Runtime& runtime, Stream& stream, Bf16Products bf16, OpObserver* observer) {
+  return std::make_unique<CudaOps>(runtime, stream, bf16, observer);
 }
 
 }  // namespace lockstep::ops::cuda

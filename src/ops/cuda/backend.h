@@ -2,14 +2,19 @@
 
 // The kernels of NVIDIA GPUs. A build without CUDA has absent/cuda_ops.cpp in the place of what is in this folder.
 
+#include <cstdint>
 #include <memory>
 
 #include "ops/ops.h"
 
 namespace lockstep::ops::cuda {
 
+/// How a product of two bf16 operands adds: as that of the widened operands, with the CPU's bits, or by tensor cores, whose order
+/// is their own. In both an element depends on its row, its column and K alone.
+enum class Bf16Products : std::uint8_t { widened, tensor_cores };
+
 /// Kernels on `stream`, which `runtime`, that of a GPU, made. Both outlive them, and so does `observer` (null: none). In f32
 /// results have the CPU's bits. Throws UserError when this build has no CUDA.
-std::unique_ptr<Ops> make_cuda_ops(Runtime& runtime, Stream& stream, OpObserver* observer);
+std::unique_ptr<Ops> make_cuda_ops(Runtime& runtime, Stream& stream, Bf16Products bf16, OpObserver* observer);
 
 }  // namespace lockstep::ops::cuda

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "ops/cuda/backend.h"
 #include "ops/ops.h"
 
 namespace lockstep::ops::cuda {
@@ -18,6 +19,7 @@ struct Context {
   cudaStream_t native;  ///< the same
   /// Device memory for partial sums: ops of one stream run one after the other and share it. Aligned to 64 bytes.
   std::span<std::byte> workspace;
+  Bf16Products bf16;
   OpObserver* observer;  ///< of the families' ops; null: none
 
   static constexpr std::size_t workspace_size = std::size_t{1} << 20;

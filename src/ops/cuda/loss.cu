@@ -71,7 +71,7 @@ struct RowSummary {
 };
 
 /// losses [rows]; with `scale` the row becomes its gradient. A block has row `first` + its number.
-__global__ void __launch_bounds__(loss_threads)
+__global__ void __launch_bounds__(loss_threads, 1)
     loss_kernel(PartLogits part, const float* scale, double* losses, std::int64_t first) {
   auto& shared = shared_memory<LossShared>();
   const std::int64_t i = first + blockIdx.x;
@@ -85,11 +85,11 @@ __global__ void __launch_bounds__(loss_threads)
   const double logit = row[target];
   const float largest = largest_of_row(shared, row, part.tokens);
   const double sum = sum_of_exponentials(shared, row, part.tokens, largest, scale != nullptr);
-  if (threadIdx.x == 0) losses[blockIdx.x] = logarithm(sum) + (largest - logit);
   if (scale != nullptr) scale_row(row, part.tokens, part.columns, static_cast<float>(*scale / sum), target, *scale);
+  if (threadIdx.x == 0) losses[blockIdx.x] = logarithm(sum) + (largest - logit);
 }
 
-__global__ void __launch_bounds__(loss_threads) summary_kernel(PartLogits part, RowSummary* summaries, bool keep) {
+__global__ void __launch_bounds__(loss_threads, 1) summary_kernel(PartLogits part, RowSummary* summaries, bool keep) {
   auto& shared = shared_memory<LossShared>();
   const std::int64_t i = blockIdx.x, target = part.targets[i], column = target - part.first_token;
   float* const row = part.logits.row(i);
@@ -110,7 +110,7 @@ struct AllSummaries {
   int own;
 };
 
-__global__ void __launch_bounds__(loss_threads)
+__global__ void __launch_bounds__(loss_threads, 1)
     finish_kernel(PartLogits part, AllSummaries all, const float* scale, double* losses, std::int64_t first) {
   const std::int64_t i = first + blockIdx.x;
   float* const row = part.logits.row(i);
@@ -142,7 +142,7 @@ struct BlockSums {
 };
 
 /// sum += the losses in blocks of 64, each in order from zero, by one block of threads.
-__global__ void __launch_bounds__(loss_threads) add_losses_kernel(double* sum, const double* losses, std::int64_t rows) {
+__global__ void __launch_bounds__(loss_threads, 1) add_losses_kernel(double* sum, const double* losses, std::int64_t rows) {
   auto& shared = shared_memory<BlockSums>();
   for (std::int64_t begin = 0; begin < rows; begin += loss_threads * block_rows) {
     const std::int64_t first = begin + threadIdx.x * block_rows;

@@ -121,6 +121,8 @@ __global__ void __launch_bounds__(tile_threads) grid_product_kernel(ProductTask 
 }  // namespace
 
 void multiply(const Context& context, const ProductTask& task, const SumGrid* grid) {
+  if (context.bf16 == Bf16Products::tensor_cores && task.a.narrow && task.b.narrow && grid == nullptr)
+    return multiply_on_tensor_cores(context, task);
   const LaunchShape shape{dim3(blocks_of(task.m, tile), blocks_of(task.n, tile)), tile_threads, sizeof(TileShared)};
   if (grid == nullptr) return launch(context, shape, &product_kernel, task);
   launch(context, shape, &grid_product_kernel, task, runs_of(*grid));

@@ -1,7 +1,8 @@
 #pragma once
 
 // Products of a fixed order of additions (numerics.md section 3.1): an element is a function of its row, its column and K. Blocks
-// of 256 k are added in order, each one chain of fused multiply-adds from zero: the CPU's bits.
+// of 256 k are added in order. Each is one chain of fused multiply-adds from zero, which gives the CPU's bits. Of two bf16
+// operands it is one of mma instructions where the context says so.
 
 #include "ops/cuda/context.h"
 #include "ops/cuda/product/epilogue.cuh"
@@ -29,5 +30,7 @@ struct ProductTask {
 
 /// `grid`: by which ranges k is summed; null: in blocks of 256.
 void multiply(const Context& context, const ProductTask& task, const SumGrid* grid = nullptr);
+/// Of two bf16 operands; what multiply() calls. Sums by ranges are not made there: a warp has no registers for their tree.
+void multiply_on_tensor_cores(const Context& context, const ProductTask& task);
 
 }  // namespace lockstep::ops::cuda
