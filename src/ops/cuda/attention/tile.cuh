@@ -62,6 +62,7 @@ __device__ __forceinline__ void score_product(TileShared& shared, const HeadTile
       shared.strips.right[row][at] = at < count ? b.get(row, first + at) : 0.0F;
     }
     __syncthreads();
+#pragma unroll 2  // more would take the registers that sums of large heads are in
     for (int at = 0; at < count; ++at) {
       float left[side], right[side];
       for (int r = 0; r < side; ++r) left[r] = shared.strips.left[own_row(r)][at];
@@ -90,6 +91,7 @@ __device__ __forceinline__ void value_product(TileShared& shared, const HeadTile
   __syncthreads();
   for (int r = 0; r < side; ++r)
     for (int c = 0; c < side; ++c) result[r][c] = 0;
+#pragma unroll 2
   for (int k = 0; k < count; ++k) {
     float left[side], right[side];
     for (int r = 0; r < side; ++r) left[r] = transposed ? shared.scores[k][own_row(r)] : shared.scores[own_row(r)][k];
