@@ -41,7 +41,7 @@ function(lockstep_kernels layer folder)
   target_include_directories(${layer}_kernels PRIVATE ${PROJECT_SOURCE_DIR}/src)
   # In place of what the other compiler is told.
   set_target_properties(${layer}_kernels PROPERTIES COMPILE_OPTIONS
-    "--fmad=false;--ftz=false;--prec-div=true;--prec-sqrt=true;--expt-relaxed-constexpr;-Xcompiler=-ffp-contract=off,-Wall")
+    "--fmad=false;--ftz=false;--prec-div=true;--prec-sqrt=true;--expt-relaxed-constexpr;-Xcompiler=-ffp-contract=off,-Wall;-Xptxas=--warn-on-spills;$<$<BOOL:${LOCKSTEP_WERROR}>:-Werror=all-warnings>")
   target_sources(${layer} PRIVATE $<TARGET_OBJECTS:${layer}_kernels>)
   target_link_libraries(${layer} PRIVATE lockstep_cudart)
 endfunction()

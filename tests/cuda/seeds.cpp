@@ -1,4 +1,5 @@
-// Each test has its own seed, which follows from LOCKSTEP_EMULATION_SEED and its name. A failure tells how to see it again.
+// Each test has a seed of its own, which follows from its name; LOCKSTEP_EMULATION_SEED gives all of them another. A failure
+// tells how to see it again.
 
 #include <gtest/gtest.h>
 
@@ -12,17 +13,15 @@
 namespace lockstep::emulation {
 namespace {
 
-std::string chosen_seed() {
-  const char* text = std::getenv("LOCKSTEP_EMULATION_SEED");
-  return text == nullptr ? "1" : text;
-}
-
 class Seeds final : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo& test) override {
-    set_seed(std::hash<std::string>()(chosen_seed() + test.test_suite_name() + test.name()));
+    const char* chosen = std::getenv("LOCKSTEP_EMULATION_SEED");
+    set_seed(chosen != nullptr ? std::strtoull(chosen, nullptr, 10)
+                               : std::hash<std::string>()(std::string(test.test_suite_name()) + test.name()) % 1000000);
   }
   void OnTestEnd(const testing::TestInfo& test) override {
-    if (test.result()->Failed()) std::printf("to see it again: LOCKSTEP_EMULATION_SEED=%s\n", chosen_seed().c_str());
+    if (test.result()->Failed())
+      std::printf("to see it again: LOCKSTEP_EMULATION_SEED=%llu\n", static_cast<unsigned long long>(seed()));
   }
 };
 

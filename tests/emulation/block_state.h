@@ -53,7 +53,7 @@ class Block {
   /// Whether a thread runs now; which, and whether `address` lies below its stack.
   bool running() const { return running_; }
   uint3 index() const { return threads_[static_cast<std::size_t>(current_)].index; }
-  bool is_below_stack(const std::byte* address) const { return fibers_[static_cast<std::size_t>(current_)].holds(address); }
+  bool is_below_stack(const std::byte* address) const { return fibers_[static_cast<std::size_t>(current_)].guards(address); }
 
   void barrier(Place at);
   const void* meet(unsigned mask, const void* given, std::size_t bytes, Deliver deliver, Place at, bool orders_memory);

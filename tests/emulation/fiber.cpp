@@ -106,7 +106,7 @@ void Fiber::adopt() {
   if (watched()) sanitizer_ = __tsan_get_current_fiber();
 }
 
-bool Fiber::holds(const std::byte* address) const { return stack_ != nullptr && address >= stack_ && address < stack_ + page; }
+bool Fiber::guards(const std::byte* address) const { return stack_ != nullptr && address >= stack_ && address < stack_ + page; }
 
 AsFiber::AsFiber(const Fiber& fiber) {
   if (!watched()) return;

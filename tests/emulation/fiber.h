@@ -26,7 +26,8 @@ class Fiber {
   void adopt();
   /// Without a stack: for AsFiber.
   static Fiber without_stack();
-  bool holds(const std::byte* address) const;
+  /// Whether the address is of the guard page.
+  bool guards(const std::byte* address) const;
 
  private:
   friend class AsFiber;

@@ -1,0 +1,10 @@
+#pragma once
+
+// Faults that tests/emulation/mutation/plant writes into copies of kernels: one of them is there at a time.
+
+namespace lockstep::emulation {
+
+/// Whether fault `number` is there: that of LOCKSTEP_PLANTED.
+bool planted(int number);
+
+}  // namespace lockstep::emulation
