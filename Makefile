@@ -69,6 +69,9 @@ parity:
 	@LOCKSTEP_VERIFY_CASES=$(or $(CASES),200) LOCKSTEP_VERIFY_SEED=$(or $(SEED),1) build/test_lab --gtest_filter='VerifyRandom.*'
 	@LOCKSTEP_RESUME_MATRIX=all build/test_train --gtest_filter='ResumeTable.*'
 	@LOCKSTEP_RUN_STEPS=50 build/test_app --gtest_filter='FourDimensions.*'
+	@scripts/build release test_cuda test_cuda_planted
+	@build/test_cuda --gtest_brief=1
+	@$(or $(PYTHON),python3) tests/emulation/mutation/run build/test_cuda_planted
 	@for name in dump families gguf names parallel right; do LOCKSTEP_PROGRAM=build/lockstep LOCKSTEP_DUMP_CASES=all \
 	  $(or $(PYTHON),python3) tests/python/$${name}_test.py || [ $$? = 77 ] || exit 1; done
 
