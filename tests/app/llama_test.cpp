@@ -96,7 +96,7 @@ TEST_F(LlamaCommand, ImpossibleOnesAreNamed) {
   refused({"model.n_kv_head=3"}, "model.n_kv_head = 3 does not divide model.n_head = 4");
   refused({"model.head_dim=5"}, "choose an even model.head_dim");
   refused({"model.head_dim=null", "model.n_head=3", "model.n_kv_head=3"}, "or set model.head_dim");
-  refused({"model.rope_scaling=longrope"}, "one of none, linear, dynamic, llama3, yarn");
+  refused({"model.rope_scaling=ntk"}, "one of none, linear, dynamic, llama3, yarn, longrope");
   refused({"model.position=rotary"}, "one of learned, rope");
   refused({"model.rope_scaling=llama3", "model.rope_high_freq_factor=1"}, "Llama 3.1 has 1 and 4");
   ASSERT_EQ(lockstep(words("gpt")).code, 0);

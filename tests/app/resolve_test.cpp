@@ -275,7 +275,7 @@ TEST(Resolve, WrongTypesAndRanges) {
                             "model.n_kv_head=0",
                             "model.head_dim=257",
                             "model.rope_theta=1",
-                            "model.rope_scaling=longrope",
+                            "model.rope_scaling=ntk",
                             "optimizer.name=SGD",
                             "numerics.isa=sse",
                             "model.n_embd=1.5e0"}) {

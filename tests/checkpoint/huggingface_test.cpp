@@ -178,8 +178,7 @@ TEST_F(Published, AnyRangeIsRead) {
 TEST_F(Published, UnknownPartsAreNamed) {
   EXPECT_TRUE(
       says(refused("llama", "\"model_type\": \"llama\"", "\"model_type\": \"mamba\""), "architecture \"mamba\" is not known"));
-  EXPECT_TRUE(
-      says(refused("llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"longrope\""), "type \"longrope\" are not known"));
+  EXPECT_TRUE(says(refused("llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"ntk\""), "type \"ntk\" are not known"));
   EXPECT_TRUE(says(refused("llama", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\""), "a gate other than silu"));
   EXPECT_TRUE(says(refused("llama", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"xielu\""), "activation \"xielu\""));
   EXPECT_TRUE(says(refused("llama", "\"hidden_act\"", "\"attention_bias\": true, \"hidden_act\""), "\"mlp_bias\" is false"));

@@ -28,7 +28,7 @@ TEST(Backend, IsMadeForTheDeviceOfItsRuntime) {
   const auto stream = runtime->make_stream();
   EXPECT_NE(ops::make_ops(*runtime, *stream), nullptr);
   OtherRuntime other;
-  EXPECT_THROW(ops::make_ops(other, *stream), BrokenRule);
+  EXPECT_THROW(ops::make_ops(other, *stream), UserError);
 }
 
 TEST(Backend, ReportsWhatItHoldsAndNeverMore) {
