@@ -12,28 +12,9 @@
 # Ends with exit code 1 when a loss is further from the published one than 0.1. LOCKSTEP is the program (default build/lockstep).
 set -euo pipefail
 
-fail() {
-    echo "reference.sh: $1" >&2
-    exit 2
-}
-
 root=$(cd "$(dirname "$0")/.." && pwd)
-lockstep=${LOCKSTEP:-$root/build/lockstep}
-only="char cpu" text= out=$root/runs/reference results=$root/docs/reference-runs
-while [ $# -gt 0 ]; do
-    case $1 in
-        --help | -h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
-        --only | --text | --out | --results) [ $# -ge 2 ] || fail "$1 wants a value; --help lists the options" ;;
-        *) fail "unknown option '$1'; --help lists the options" ;;
-    esac
-    case $1 in
-        --only) only=$2 ;;
-        --text) text=$2 ;;
-        --out) out=$2 ;;
-        --results) results=$2 ;;
-    esac
-    shift 2
-done
+only="char cpu" out=$root/runs/reference results=$root/docs/reference-runs
+source "$root/bench/curves.sh"
 for name in $only; do
     [[ $name == char || $name == cpu ]] || fail "--only $name: choose from char and cpu"
 done

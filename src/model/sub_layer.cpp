@@ -119,8 +119,11 @@ void SubLayer::enter_backward(const Pass& pass, const LayerWeights& w, const Gra
   Tensor normed = scratch.normed.slice_rows(0, x.rows());
   if (!has_pre_norm()) {
     const bool lasts = !scratch.keeps_branch || splits();  // until weight gradients are made
-    if (lasts) normed = x;
-    if (!lasts) context_.ops.elementwise().cast(normed, x);
+    if (lasts) {
+      normed = x;
+    } else {
+      context_.ops.elementwise().cast(normed, x);
+    }
   }
   ops::NormBackward norm{.dx = d,
                          .n = {},

@@ -1,7 +1,7 @@
 #pragma once
 
 // RMSNorm (Zhang & Sennrich 2019) of rows whose features are summed in parts, as tensor ranks have them: n = x * rstd * gain with
-// rstd = 1 / sqrt(sum of squares / F + eps). Each part makes its sums; who calls adds them up and hands the whole sums back.
+// rstd = 1 / sqrt(sum of squares / F + eps). Each part makes its sums; the caller adds them up and hands the whole sums back.
 // B rows, C features of a part, F of all parts; x, n, gain, dn and dx are f32 or bf16, all the same; sums, rstd and d_gain are
 // f32. Sums inside a row use 16 fixed lanes, sums over rows fixed blocks of 64 (numerics.md section 3.2).
 

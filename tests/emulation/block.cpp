@@ -160,7 +160,7 @@ void Block::barrier(Place at) {
   me.at = at;
   if (!same(barrier_at_, at)) fail("threads are at different barriers, " + text(barrier_at_) + " and " + text(at));
   if (left_ > 0) fail("threads have left, others come to the barrier " + text(at));
-  // Two marks in turn: whoever leaves late must not learn what others did behind the barrier.
+  // Two marks in turn: a thread that leaves late must not learn what others did behind the barrier.
   char* mark = &barrier_marks_[me.barriers++ % 2];
   release(mark);
   const int my = current_;

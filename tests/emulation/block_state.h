@@ -1,6 +1,6 @@
 #pragma once
 
-// A block of threads while it runs: which fiber is which thread, who waits for whom.
+// A block of threads while it runs: which fiber is which thread, and which thread waits for which others.
 
 #include <functional>
 #include <string>

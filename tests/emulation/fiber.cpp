@@ -8,7 +8,7 @@
 
 #include "emulation/emulation.h"
 
-// Of ThreadSanitizer's runtime: null where it is not linked.
+// Functions of ThreadSanitizer's runtime; null where it is not linked.
 extern "C" {
 [[gnu::weak]] void* __tsan_get_current_fiber();
 [[gnu::weak]] void* __tsan_create_fiber(unsigned flags);

@@ -53,7 +53,7 @@ class AsFiber {
 /// mark.
 void release(const void* mark);
 void acquire(const void* mark);
-/// Forgets who touched these bytes.
+/// Forgets which threads touched these bytes.
 void forget(void* data, std::size_t bytes);
 
 }  // namespace lockstep::emulation

@@ -39,8 +39,8 @@ uint3 index_of(std::uint64_t n, dim3 grid) {
           static_cast<unsigned>(n / grid.x / grid.y)};
 }
 
-// What nobody wrote is a NaN, or by lot a large number: maxima swallow NaN.
-unsigned what_nobody_wrote() { return lot().draw(4) == 0 ? 0x7f007f00 : poison; }
+// Memory that was not written is a NaN, or by lot a large number: maxima swallow NaN.
+unsigned word_not_written() { return lot().draw(4) == 0 ? 0x7f007f00 : poison; }
 
 }  // namespace
 
@@ -72,7 +72,7 @@ void run_grid(const Launch& launch) {
     ++tally().blocks;
     blockIdx = index_of(n, launch.grid);
     forget(shared, shared_bytes);
-    fill_with_poison(shared, shared_bytes, what_nobody_wrote());
+    fill_with_poison(shared, shared_bytes, word_not_written());
     if (!block().run(launch.block, launch.thread, shared, launch.shared_bytes, &begins, &ends)) {
       const std::string kernel = running_kernel();
       running() = nullptr;

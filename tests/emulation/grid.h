@@ -20,9 +20,9 @@ struct Launch {
 
 /// Runs every block, in random order. Throws Fault where one cannot go on.
 void run_grid(const Launch& launch);
-/// Of the kernel that runs, as the program's symbols have it.
+/// The name of the kernel that runs, as the program's symbols have it.
 std::string running_kernel();
-/// Whose an address in or behind the shared memory is.
+/// What an address in or behind the shared memory belongs to.
 std::string shared_memory_at(const std::byte* address);
 std::string to_string(uint3 index);
 

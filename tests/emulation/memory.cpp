@@ -82,7 +82,7 @@ int& times_open() {
 
 }  // namespace
 
-// Not seen by ThreadSanitizer, for whom nobody wrote it.
+// ThreadSanitizer does not see this write.
 void fill_with_poison(void* data, std::size_t bytes, unsigned word) {
   auto* words = static_cast<unsigned*>(data);
   for (std::size_t i = 0; i < bytes / sizeof word; ++i) words[i] = word;

@@ -46,7 +46,7 @@ struct CUstream_st {
 
 namespace lockstep::emulation {
 
-/// Held by whoever calls the runtime: ranks may be threads of one program.
+/// Every call of the runtime holds it: ranks may be threads of one program.
 std::recursive_mutex& runtime_lock();
 
 void add_stream(CUstream_st* stream);

@@ -11,7 +11,7 @@
 
 namespace lockstep::support {
 
-/// Of a family: the device's, and how tensors get there.
+/// What a staged family is made of: the device's family, and how tensors get there.
 template <class Base>
 class Staged : public Base {
  protected:

@@ -300,7 +300,7 @@
     drawAll();
   });
 
-  // Of `lockstep watch`: parts of the page come again when they have changed. All text in them was escaped by lockstep, and
+  // `lockstep watch` sends parts of the page again when they have changed. All text in them was escaped by lockstep, and
   // nothing that is parsed here runs.
   const live = document.querySelector("#live");
   const parts = (root) => [...root.querySelectorAll("header, section")];
@@ -325,7 +325,7 @@
     bring();
   };
   const follow = () => {
-    let waiting = null;  // while somebody draws a zoom
+    let waiting = null;  // while a zoom is drawn
     const source = new EventSource("events");
     const take = () => {
       if (waiting === null || document.querySelector(".plot:active")) return;

@@ -128,7 +128,7 @@ void shorten_labels(std::vector<RunData>& runs) {
   }
 }
 
-/// That run as it was read before, or to be read.
+/// The run in `folder`: as it was read before, or with nothing read yet.
 RunData known_run(const io::Path& folder, const io::Path& real, std::vector<RunData>& before) {
   const auto known = std::ranges::find(before, folder, &RunData::folder);
   RunData run;

@@ -29,6 +29,12 @@ bool has_momentum(const Facts& facts) { return method_of(facts)->describe().find
 bool has_no_moments(const Facts& facts) { return method_of(facts)->describe().find("beta1") == nullptr; }
 bool keeps_no_slots(const Facts& facts) { return method_of(facts)->slots().empty(); }
 
+/// Whether the scaling of rotary positions is none of these.
+template <arch::RopeScaling... kinds>
+bool is_scaled_otherwise(const Facts& facts) {
+  return ((facts.config.model.rope_scaling != kinds) && ...);
+}
+
 bool no_pairs(const Facts& facts) { return facts.config.train.objective != train::Objective::dpo; }
 bool no_samples(const Facts& facts) { return facts.config.sample.tokens == 0; }
 bool one_pipeline_rank(const Facts& facts) { return facts.config.parallel.pp == 1; }
@@ -140,6 +146,7 @@ std::vector<IdleRule> length_and_rate() {
 }
 
 std::vector<IdleRule> model_and_data() {
+  using enum arch::RopeScaling;
   return {
       {{"model.init"},
        [](const Facts& facts) { return app::starts_from_folder(facts.config); },
@@ -153,26 +160,14 @@ std::vector<IdleRule> model_and_data() {
        [](const Facts& facts) { return facts.config.model.rope_scaling == arch::RopeScaling::none; },
        "it is of model.rope_scaling"},
       {{"model.rope_original_block_size"},
-       [](const Facts& facts) {
-         const arch::RopeScaling scaling = facts.config.model.rope_scaling;
-         return scaling != arch::RopeScaling::llama3 && scaling != arch::RopeScaling::yarn &&
-                scaling != arch::RopeScaling::longrope;
-       },
+       is_scaled_otherwise<llama3, yarn, longrope>,
        "it is of model.rope_scaling=llama3, yarn and longrope"},
       {{"model.rope_low_freq_factor", "model.rope_high_freq_factor"},
-       [](const Facts& facts) {
-         const arch::RopeScaling scaling = facts.config.model.rope_scaling;
-         return scaling != arch::RopeScaling::llama3 && scaling != arch::RopeScaling::yarn;
-       },
+       is_scaled_otherwise<llama3, yarn>,
        "it is of model.rope_scaling=llama3 and yarn"},
-      {{"model.rope_attention_factor"},
-       [](const Facts& facts) {
-         const arch::RopeScaling scaling = facts.config.model.rope_scaling;
-         return scaling != arch::RopeScaling::yarn && scaling != arch::RopeScaling::longrope;
-       },
-       "it is of model.rope_scaling=yarn and longrope"},
+      {{"model.rope_attention_factor"}, is_scaled_otherwise<yarn, longrope>, "it is of model.rope_scaling=yarn and longrope"},
       {{"model.rope_short_factors", "model.rope_long_factors"},
-       [](const Facts& facts) { return facts.config.model.rope_scaling != arch::RopeScaling::longrope; },
+       is_scaled_otherwise<longrope>,
        "it is of model.rope_scaling=longrope alone"},
       {{"adapter.alpha", "adapter.targets", "adapter.whole", "adapter.rank_stabilised"},
        [](const Facts& facts) { return facts.config.adapter.rank == 0; },

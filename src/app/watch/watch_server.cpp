@@ -78,7 +78,7 @@ WatchServer::WatchServer(std::vector<std::string> folders, std::string address, 
       })) {}
 
 WatchServer::~WatchServer() {
-  constexpr std::chrono::milliseconds patience{300};  // for readers who take nothing
+  constexpr std::chrono::milliseconds patience{300};  // with readers that take no bytes
   {
     std::unique_lock lock(mutex_);
     ending_ = true;

@@ -15,7 +15,7 @@
 
 namespace lockstep::app {
 
-inline constexpr std::int64_t watch_port = 8001;  ///< where nobody says another one
+inline constexpr std::int64_t watch_port = 8001;  ///< the default of --port and of --watch
 
 class WatchServer {
  public:

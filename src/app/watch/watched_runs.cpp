@@ -18,7 +18,7 @@
 namespace lockstep::app {
 namespace {
 
-/// That the calling thread has computed.
+/// CPU time of the calling thread.
 double seconds_of_thread() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

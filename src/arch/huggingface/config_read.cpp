@@ -19,9 +19,7 @@ namespace {
 
 constexpr std::string_view families =
     "known are gemma, gemma2, gemma3_text, gpt2, granite, llama, mistral, olmo2, phi3, qwen2, qwen3, smollm3, and rasbt's GPT-2 "
-    "(its settings "
-    "with "
-    "\"emb_dim\")";
+    "(its settings with \"emb_dim\")";
 
 // Sizes beyond these are no model's; they keep products of two of them within 64 bits.
 constexpr std::int64_t most_layers = 4096, most_heads = 65536, most_head_size = 256, most_width = 1 << 20, most_ffn = 1 << 24,
@@ -184,7 +182,7 @@ void read_gate(Fields& fields, const LlamaKind& kind, ModelConfig& config) {
   const bool gemma = is_gemma(kind.family);
   // The first Gemma has two names: transformers 4.38 to 4.56 read "hidden_activation" where it is there.
   const bool both = kind.family == Family::gemma && fields.present("hidden_activation") != nullptr;
-  const char* key = both || (is_gemma(kind.family) && kind.family != Family::gemma) ? "hidden_activation" : "hidden_act";
+  const char* key = both || has_hidden_activation(kind.family) ? "hidden_activation" : "hidden_act";
   const std::string name = fields.text(key, gemma ? "gelu_pytorch_tanh" : "silu");
   if (both) fields.text("hidden_act", "");
   config.gated = true;

@@ -133,7 +133,7 @@ Json llama_json(const ModelConfig& config, Family family) {
   json.set("num_attention_heads", config.heads);
   json.set("num_key_value_heads", config.kv_heads);
   json.set("head_dim", config.head_size);
-  json.set(is_gemma(family) && family != Family::gemma ? "hidden_activation" : "hidden_act",
+  json.set(has_hidden_activation(family) ? "hidden_activation" : "hidden_act",
            is_gemma(family) ? "gelu_pytorch_tanh" : activation_name(config.activation));
   json.set("rms_norm_eps", shortest(config.norm_eps));
   json.set("rope_theta", config.rope.theta);

@@ -72,8 +72,8 @@ constexpr std::array<Row, 9> phi3_rows{{{Role::token_table, {"model.embed_tokens
                                         {Role::final_gain, {"model.norm.weight"}},
                                         {Role::head_weight, {"lm_head.weight"}}}};
 
-// Gemma 2's and 3's: Llama's, but for the norms in and around the feed-forward layer.
-constexpr std::array<Row, 13> gemma3_rows{
+// Gemma 2's, Gemma 3's and OLMo 2's: Llama's, but for the norms. Each has those that its config says.
+constexpr std::array<Row, 13> post_norm_rows{
     {{Role::token_table, {"model.embed_tokens.weight"}},
      {Role::norm1_gain, {"model.layers.#.input_layernorm.weight"}},
      {Role::qkv_weight,
@@ -84,22 +84,6 @@ constexpr std::array<Row, 13> gemma3_rows{
      {Role::attention_out_weight, {"model.layers.#.self_attn.o_proj.weight"}},
      {Role::post1_gain, {"model.layers.#.post_attention_layernorm.weight"}},
      {Role::norm2_gain, {"model.layers.#.pre_feedforward_layernorm.weight"}},
-     {Role::up_weight, {"model.layers.#.mlp.gate_proj.weight", "model.layers.#.mlp.up_proj.weight"}},
-     {Role::down_weight, {"model.layers.#.mlp.down_proj.weight"}},
-     {Role::post2_gain, {"model.layers.#.post_feedforward_layernorm.weight"}},
-     {Role::final_gain, {"model.norm.weight"}},
-     {Role::head_weight, {"lm_head.weight"}}}};
-
-// OLMo 2's: Llama's, with norms behind its branches in the place of those before.
-constexpr std::array<Row, 11> olmo2_rows{
-    {{Role::token_table, {"model.embed_tokens.weight"}},
-     {Role::qkv_weight,
-      {"model.layers.#.self_attn.q_proj.weight", "model.layers.#.self_attn.k_proj.weight",
-       "model.layers.#.self_attn.v_proj.weight"}},
-     {Role::query_gain, {"model.layers.#.self_attn.q_norm.weight"}},
-     {Role::key_gain, {"model.layers.#.self_attn.k_norm.weight"}},
-     {Role::attention_out_weight, {"model.layers.#.self_attn.o_proj.weight"}},
-     {Role::post1_gain, {"model.layers.#.post_attention_layernorm.weight"}},
      {Role::up_weight, {"model.layers.#.mlp.gate_proj.weight", "model.layers.#.mlp.up_proj.weight"}},
      {Role::down_weight, {"model.layers.#.mlp.down_proj.weight"}},
      {Role::post2_gain, {"model.layers.#.post_feedforward_layernorm.weight"}},
@@ -155,11 +139,10 @@ std::span<const Row> rows_of(Family family) {
     case Family::gemma:
     case Family::granite:
       return llama_rows;
-    case Family::olmo2:
-      return olmo2_rows;
     case Family::gemma2:
     case Family::gemma3:
-      return gemma3_rows;
+    case Family::olmo2:
+      return post_norm_rows;
     case Family::phi3:
       return phi3_rows;
     case Family::rasbt:

@@ -38,6 +38,8 @@ constexpr bool is_gemma(Family family) { return family == Family::gemma || famil
 constexpr bool has_post_norms(Family family) {
   return family == Family::gemma2 || family == Family::gemma3 || family == Family::olmo2;
 }
+/// Whether its config.json has the activation as "hidden_activation"; others have "hidden_act", the first Gemma both.
+constexpr bool has_hidden_activation(Family family) { return family == Family::gemma2 || family == Family::gemma3; }
 /// Those that a config.json can name.
 std::span<const Family> all_families();
 /// As "model_type" says it.

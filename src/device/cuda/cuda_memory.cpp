@@ -24,7 +24,7 @@ Memory DeviceMemory::allocate(std::size_t size) {
   }
   check(error, "cudaMalloc");
   Memory memory(this, static_cast<std::byte*>(data), size);
-  // The stream without a name makes no other wait, and nobody waits for it but here.
+  // The default stream: the others do not wait for it (cuda_stream.cpp), so the caller does.
   check(cudaMemsetAsync(data, 0, size, nullptr), "cudaMemsetAsync");
   check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
   return memory;

@@ -9,7 +9,7 @@ namespace lockstep::cuda {
 
 class DeviceMemory final : public MemorySource {
  public:
-  /// Of the GPU with CUDA's number `gpu`; memory that it hands out says that it is on `device`.
+  /// `gpu`: CUDA's number of the GPU. Memory that is handed out says that it is on `device`.
   DeviceMemory(int gpu, Device device) : gpu_(gpu), device_(device) {}
   Memory allocate(std::size_t size) override;
   Device device() const override { return device_; }

@@ -17,7 +17,7 @@ struct NormTensors {
   NormForm form;
 };
 
-/// Of SplitNorm, as its functions call them; `out` is n or dx.
+/// The tensors of SplitNorm, named as in its functions; `out` is n or dx.
 struct SplitNormTensors {
   Tensor x, out = {}, dn = {}, rstd = {}, gain = {}, sums = {}, d_gain = {};
   float features = 1, eps = 0;

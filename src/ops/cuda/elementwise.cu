@@ -112,7 +112,7 @@ struct Circle {
   float sine, cosine;
 };
 
-/// Of word / 2^32 turns: the quarter turn is taken off exactly, in integers.
+/// Sine and cosine of word / 2^32 turns: the quarter turn is taken off exactly, in integers.
 __device__ __forceinline__ Circle circle_of(std::uint32_t word) {
   const std::uint32_t quarter = (word + (1U << 29U)) >> 30U;
   const auto rest = static_cast<std::int32_t>(word - (quarter << 30U));

@@ -29,7 +29,7 @@ struct Forward {
   }
 };
 
-/// Of each token, whether it is the first of its row and the place of the next one; -1: none.
+/// For each token: whether it is the first of its row, and the place of the next one; -1: none.
 struct Chains {
   const std::int32_t* tokens;
   std::int32_t *next, *leads;

@@ -113,7 +113,7 @@ struct AdamWStep {
   }
 };
 
-/// Of stochastic gradient descent and LARS: the step is taken with the buffer as it is stored.
+/// A step of stochastic gradient descent or LARS, which is taken with the buffer as it is stored.
 template <class W, class M>
 struct MomentumStep {
   Weights<W> weights;

@@ -30,7 +30,8 @@ struct ProductTask {
 
 /// `grid`: by which ranges k is summed; null: in blocks of 256.
 void multiply(const Context& context, const ProductTask& task, const SumGrid* grid = nullptr);
-/// Of two bf16 operands; what multiply() calls. Sums by ranges are not made there: a warp has no registers for their tree.
+/// The product of two bf16 operands, which multiply() calls. Sums by ranges are not made there: a warp has no registers for their
+/// tree.
 void multiply_on_tensor_cores(const Context& context, const ProductTask& task);
 
 }  // namespace lockstep::ops::cuda
