@@ -12,6 +12,11 @@
 #include "train/divergence.h"
 
 namespace lockstep::train {
+namespace {
+
+constexpr double most_held_up = 0.02;  // of the time, by saves that the clock asks for
+
+}  // namespace
 
 Trainer::Trainer(TrainerOptions options, TrainerParts parts)
     : options_(std::move(options)), parts_(parts), mfu_(parts.engine.config(), options_.peak_flops) {
@@ -48,7 +53,7 @@ void Trainer::run_to_end() {
     if (!evaluate(now_seconds())) stop(any_stop_cause());
   } else {
     parts_.loader.start(static_cast<std::uint64_t>(state_.step), static_cast<std::uint64_t>(state_.next_sample));
-    last_end_ = now_seconds();
+    last_end_ = saved_at_ = now_seconds();
     cause = take_steps();
     if (cause != StopCause::none) stop(cause);
     // A stop before the first step leaves the folder to the same command.
@@ -98,7 +103,7 @@ void Trainer::stop(StopCause cause) {
 StopCause Trainer::agree(bool& save) {
   RunControl& control = parts_.engine.control();
   const StopCause cause = skipped_ >= options_.max_skipped ? StopCause::diverged : own_stop_cause();
-  if (lead() && switches_ && switches_->take_save_request()) save_wanted_ = true;
+  if (lead() && ((switches_ && switches_->take_save_request()) || save_due_by_clock())) save_wanted_ = true;
   const bool planned = evaluation_due() || sample_due() || due(options_.checkpoint_interval) || state_.step >= options_.max_iters;
   const bool meets = control.is_sync_point(state_.step, cause != StopCause::none || save_wanted_);
   if (!meets && !planned) return StopCause::none;
@@ -113,6 +118,11 @@ StopCause Trainer::agree(bool& save) {
     if (const auto report = running_save_->advance()) tell_save(*report);
   }
   return static_cast<StopCause>(all[0]);
+}
+
+bool Trainer::save_due_by_clock() const {
+  if (!options_.checkpoint_seconds || running_save_ || saved_ == state_.step) return false;
+  return now_seconds() - saved_at_ >= std::max(*options_.checkpoint_seconds, held_up_ / most_held_up);
 }
 
 StopCause Trainer::own_stop_cause() const {
@@ -194,6 +204,7 @@ void Trainer::save() {
   } else {
     tell_save(save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team));
   }
+  saved_at_ = now_seconds();
   tell(&RunListener::spent, "checkpoint", begun);
 }
 
@@ -204,6 +215,7 @@ void Trainer::finish_save() {
 void Trainer::tell_save(const checkpoint::SaveReport& report) {
   durable_ = running_save_ ? running_save_->step() : saved_;
   const std::optional<std::int64_t> beside = running_save_ ? std::optional(state_.step) : std::nullopt;
+  held_up_ = running_save_ ? report.waited_seconds : report.durable_seconds;
   running_save_.reset();
   tell(&RunListener::saved, report, beside);
 }

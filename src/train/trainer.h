@@ -32,6 +32,7 @@ struct TrainerOptions {
   std::int64_t log_interval = 10;
   std::int64_t eval_interval = 250;
   std::int64_t checkpoint_interval = 250;
+  std::optional<double> checkpoint_seconds = {};  ///< a save by the clock too, where saves do not hold up training too much
   bool saves_beside = false;  ///< checkpoints are written while training goes on; the engine's configuration says so too
   bool eval_only = false;
   LrSchedule schedule;
@@ -106,6 +107,8 @@ class Trainer {
   /// Now, behind the last step.
   bool evaluation_due() const;
   bool sample_due() const;
+  /// By checkpoint_seconds; as rank 0 sees it.
+  bool save_due_by_clock() const;
   bool due(std::int64_t interval) const { return interval > 0 && state_.step % interval == 0; }
 
   /// Calls the event of every listener, in their order.
@@ -130,7 +133,8 @@ class Trainer {
   std::vector<std::int32_t> prompt_;  // of the samples; empty: none is written
   std::int64_t skipped_ = 0;          // steps in a row
   double last_end_ = 0, waited_ = 0;
-  parallel::GradientNoise noise_;  // since the last log line
+  double saved_at_ = 0, held_up_ = 0;  // when the last save let training go on, and how long it had waited for it
+  parallel::GradientNoise noise_;      // since the last log line
 };
 
 }  // namespace lockstep::train

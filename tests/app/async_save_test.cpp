@@ -87,6 +87,23 @@ TEST_F(AsyncSaveCommand, ASignalEndsTheRunWhenTheLastSaveIsDurable) {
   EXPECT_NE(run.out.find("Saved checkpoint to: " + last.folder.string() + " ("), std::string::npos) << run.out;
 }
 
+TEST_F(AsyncSaveCommand, TheClockAsksForSavesTooAndChangesNothing) {
+  for (const std::string async : {"false", "true"}) {
+    const std::string run = "clock-" + async;
+    const std::vector<std::string> endless{"train.max_iters=1000000", "train.eval_interval=1000000",
+                                           "checkpoint.interval=1000000", "checkpoint.async=" + async, "checkpoint.seconds=0.05"};
+    std::optional<Meanwhile> sender(std::in_place, [&] { return !steps(run).empty(); }, [] { std::raise(SIGTERM); });
+    const Outcome outcome = lockstep(words(run, endless));
+    sender.reset();
+    EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.err;
+    const std::int64_t saved = steps(run).front();
+    const std::string whole = "whole-" + async;
+    ASSERT_EQ(lockstep(words(whole, {"train.max_iters=" + std::to_string(saved)})).code, 0);
+    const std::string model = "/checkpoints/step_" + std::to_string(saved) + "/model.safetensors";
+    EXPECT_TRUE(file(run + model) == file(whole + model)) << saved;
+  }
+}
+
 TEST_F(AsyncSaveCommand, CopiesCountInTheMemoryThatIsDeclared) {
   const std::vector<std::string> gpt2{
       "train", "--dry-run", "model=gpt2", "data.root_path=/nowhere", "model.vocab_size=50257", "checkpoint.async=true"};

@@ -16,6 +16,7 @@
 #include "app/start/plan.h"
 #include "app/start/resolve.h"
 #include "app/train/train_rank.h"
+#include "app/train/trainer_options.h"
 #include "app/train_command.h"
 
 namespace lockstep::settings {
@@ -155,6 +156,7 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
       static_cast<int>(loop.style), loop.sample_epochs, loop.max_skipped, loop.peak_flops, config.log.tensorboard,
       app::keeps_wandb_history(config));
   add_optional(config.train.dump_step);
+  add_optional(loop.checkpoint_seconds);
   add_optional(loop.switches.kill_file);
   add_optional(loop.switches.save_file);
   add_optional(loop.switches.max_minutes);

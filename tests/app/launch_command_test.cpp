@@ -40,7 +40,8 @@ TEST(LaunchCommand, PrintsTheBlocksAndTheCommand) {
   EXPECT_EQ(result.out.find("_env]"), std::string::npos);
   EXPECT_NE(result.out.find("\n[DIST INFO]\n  • HOSTFILE=None\n  • NHOSTS=1\n  • NGPU_PER_HOST="), std::string::npos);
   EXPECT_NE(result.out.find("\n[LAUNCH]\n  • neither mpirun nor mpiexec is installed"), std::string::npos);
-  EXPECT_NE(result.out.find("/test_app train --ranks 3 'data.dir=my book'\n"), std::string::npos);
+  EXPECT_NE(result.out.find("/test_app train --ranks 3 'data.dir=my book' checkpoint.seconds=30 checkpoint.async=true\n"),
+            std::string::npos);
 }
 
 TEST(LaunchCommand, RefusesMoreRanksThanTheHostHasRoomForAlsoWhenDry) {
@@ -59,7 +60,7 @@ TEST(LaunchCommand, RefusesMoreRanksThanTheHostHasRoomForAlsoWhenDry) {
 TEST(LaunchCommand, SaysWhichFolderItAdded) {
   const Result result = run({"launch", "-n", "1", "--retries", "1", "--dry-run", "--", "train"});
   EXPECT_NE(result.out.find("was added, so that a retry finds the run\n"), std::string::npos);
-  EXPECT_NE(result.out.find(" train log.dir=runs/"), std::string::npos);
+  EXPECT_NE(result.out.find(" train checkpoint.seconds=30 checkpoint.async=true log.dir=runs/"), std::string::npos);
 }
 
 TEST(LaunchCommand, ACommandNeedsNoDashes) {
@@ -76,12 +77,12 @@ TEST(LaunchCommand, PassesOnWhatIsBehindTheDashes) {
 }
 
 TEST(LaunchCommand, ReportsEveryProblem) {
-  const Result result = run({"launch", "-n", "0", "--hostfile", "/no/file", "--timeout", "-1", "--retries", "-1", "--", "train",
-                             "--ranks=2", "no.key=1"});
+  const Result result = run({"launch", "-n", "0", "--hostfile", "/no/file", "--timeout", "-1", "--retries", "-1", "--spares", "1",
+                             "--", "train", "--ranks=2", "no.key=1"});
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.out, "");
-  for (const char* part : {"lockstep: 6 problems", "-n 0: must", "--hostfile /no/file", "--timeout -1: must",
-                           "--retries -1: must", "--ranks stands behind --", "no.key"}) {
+  for (const char* part : {"lockstep: 7 problems", "-n 0: must", "--hostfile /no/file", "--timeout -1: must",
+                           "--retries -1: must", "--spares 1: without --retries", "--ranks stands behind --", "no.key"}) {
     EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
   }
 }

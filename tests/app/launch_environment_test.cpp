@@ -192,6 +192,14 @@ TEST(LaunchEnvironment, SomeHostsOfAJob) {
   EXPECT_EQ(facts.ranks, 4);
   EXPECT_EQ(facts.job_devices(), 8);
   EXPECT_EQ(problems_of(polaris(), {.hosts = 3}), "--nhosts 3: the job has 2 hosts\n  -> --nhosts 2, or leave it out");
+  EXPECT_EQ(problems_of(polaris(), {.spares = 2}),
+            "--spares 2: the job has 2 hosts, and one at least must get ranks\n  -> --spares 1 or less");
+  EXPECT_EQ(problems_of(Recorded{}, {.spares = 1}),
+            "--spares 1: the job has 1 host, and one at least must get ranks\n  -> leave it out, or name more hosts by "
+            "--hostfile FILE");
+  EXPECT_EQ(problems_of(polaris(), {.hosts = 1, .spares = 1}),
+            "--nhosts 1 --spares 1: each says how many hosts get ranks\n  -> leave one of the two out: hosts behind the first "
+            "--nhosts are spare too");
   EXPECT_EQ(problems_of(Recorded{}, {.hosts = 0}), "--nhosts 0: the job has 1 host\n  -> --nhosts 1, or leave it out");
 }
 

@@ -86,6 +86,27 @@ TEST(LaunchJob, SeveralHosts) {
   EXPECT_EQ(command_of(box, {.ranks = 2, .hostfile = "here"}), "mpirun -n 2 --bind-to none " + std::string(kRest));
 }
 
+// The names are those of Open MPI 4.1's and of PRRTE 3's odls_base_frame.c.
+TEST(LaunchJob, WhereItStartsAgainNobodyWaitsForRanksToDie) {
+  EXPECT_EQ(command_of(Recorded{}, {.again = true}),
+            "OMPI_MCA_odls_base_sigkill_timeout=0 PRTE_MCA_odls_base_sigkill_timeout=0 mpirun -n 4 --bind-to none " +
+                std::string(kRest));
+}
+
+TEST(LaunchJob, HostsThatAreLeftOutAreNotTaken) {
+  Recorded box;
+  box.files["hosts"] = "a\nb\nc\n";
+  const Request request{.per_host = 1, .hostfile = "hosts", .spares = 1, .left_out = {"a"}, .again = true};
+  EXPECT_NE(command_of(box, request).find(" --host b:1,c:1 "), std::string::npos);
+  const Job spared = job_of(box, {.per_host = 1, .hostfile = "hosts", .spares = 1, .again = true});
+  EXPECT_EQ(spared.notes, std::vector<std::string>{"spare, for a host that does not answer before a retry: c"});
+  Recorded pbs = polaris();
+  EXPECT_NE(command_of(pbs, {.left_out = {"x3005c0s13b0n0.hsn"}}).find(" -n 4 -ppn 4 --hosts x3005c0s13b1n0.hsn "),
+            std::string::npos);
+  EXPECT_NE(command_of(perlmutter(), {.left_out = {"nid001240"}}).find(" -N1 -n4 "), std::string::npos);
+  EXPECT_NE(command_of(perlmutter(), {.left_out = {"nid001240"}}).find(" --nodelist=nid001241 "), std::string::npos);
+}
+
 TEST(LaunchJob, WithoutMpiTheRanksAreThreads) {
   Recorded box;
   box.programs.clear();

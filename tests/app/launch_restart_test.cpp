@@ -15,6 +15,13 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+const Words often{"checkpoint.seconds=30", "checkpoint.async=true"};  // what joins a training that says nothing of it
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 Words with(Words words, std::string more) {
   words.push_back(std::move(more));
   return words;
@@ -37,14 +44,14 @@ TEST(LaunchRestart, ARetryLetsTheRanksFindWhatToGoOnFrom) {
   std::vector<Problem> problems;
   const Restart restart(words, {true, "now"}, problems);
   EXPECT_TRUE(problems.empty());
-  EXPECT_EQ(restart.command(), words);
+  EXPECT_EQ(restart.command(), with(words, often));
   EXPECT_EQ(restart.added_folder(), "");
-  EXPECT_EQ(restart.retry(), with(words, "train.init_from=auto"));
+  EXPECT_EQ(restart.retry(2), with(with(words, often), "train.init_from=auto"));
   save_checkpoint(run);
-  EXPECT_EQ(restart.retry(), with(words, "train.init_from=auto"));
+  EXPECT_EQ(restart.retry(2), with(with(words, often), "train.init_from=auto"));
   for (const char* from : {"resume", "auto"}) {
     const Words resumed = with(words, std::string("train.init_from=") + from);
-    EXPECT_EQ(Restart(resumed, {true, "now"}, problems).retry(), resumed);
+    EXPECT_EQ(Restart(resumed, {true, "now"}, problems).retry(2), with(resumed, often));
   }
   EXPECT_TRUE(problems.empty());
 }
@@ -55,19 +62,51 @@ TEST(LaunchRestart, WeightsAreReadAgainUntilTheRunHasACheckpointOfItsOwn) {
   const Words words{"train", "log.dir=" + run, "train.init_from=" + (folder / "not_there").string()};
   std::vector<Problem> problems;
   const Restart restart(words, {true, "now"}, problems);
-  EXPECT_EQ(restart.retry(), words);
+  EXPECT_EQ(restart.retry(2), with(words, often));
   save_checkpoint(run);
-  EXPECT_EQ(restart.retry(), with(words, "train.init_from=resume"));
+  EXPECT_EQ(restart.retry(2), with(with(words, often), "train.init_from=resume"));
   EXPECT_TRUE(problems.empty());
 }
 
 TEST(LaunchRestart, AddsAFolderOnlyWhereARetryNeedsOne) {
   std::vector<Problem> problems;
-  EXPECT_EQ(Restart({"train"}, {true, "now"}, problems).command(), (Words{"train", "log.dir=runs/now"}));
+  EXPECT_EQ(Restart({"train"}, {true, "now"}, problems).command(), with({"train"}, with(often, "log.dir=runs/now")));
   EXPECT_EQ(Restart({"train"}, {true, "now"}, problems).added_folder(), "runs/now");
-  EXPECT_EQ(Restart({"train"}, {false, "now"}, problems).command(), Words{"train"});
+  EXPECT_EQ(Restart({"train"}, {false, "now"}, problems).command(), with({"train"}, often));
   EXPECT_EQ(Restart({"train", "log.name=mine"}, {true, "now"}, problems).added_folder(), "");
-  EXPECT_EQ(Restart({"eval", "--model", "x"}, {true, "now"}, problems).retry(), (Words{"eval", "--model", "x"}));
+  EXPECT_EQ(Restart({"eval", "--model", "x"}, {true, "now"}, problems).retry(2), (Words{"eval", "--model", "x"}));
+  EXPECT_TRUE(problems.empty());
+}
+
+TEST(LaunchRestart, OnFewerRanksAStepKeepsItsSamplesWhereThereIsNoCheckpointYet) {
+  const TempFolder folder;
+  const std::string run = (folder / "run").string();
+  const Words words{"train", "log.dir=" + run, "model.batch_size=2", "optimizer.gas=3", "parallel.tp=2"};
+  std::vector<Problem> problems;
+  const Restart restart(words, {true, "now", 8}, problems);
+  EXPECT_EQ(restart.retry(8), with(with(words, often), "train.init_from=auto"));
+  EXPECT_EQ(restart.retry(4), with(with(words, often), Words{"optimizer.gas=6", "train.init_from=auto"}));
+  try {
+    restart.retry(10);
+    FAIL() << "10 ranks";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("the run's global batch of 24 samples does not divide by 5 groups of ranks"),
+              std::string::npos)
+        << error.what();
+  }
+  save_checkpoint(run);
+  EXPECT_EQ(restart.retry(4), with(with(words, often), "train.init_from=auto")) << "the checkpoint says it";
+  EXPECT_TRUE(problems.empty());
+}
+
+TEST(LaunchRestart, SavesOftenWhereTheSettingsDoNotSay) {
+  std::vector<Problem> problems;
+  const auto command = [&](const Words& words) { return Restart(words, {false, "now"}, problems).command(); };
+  for (const Words& words : {Words{"train", "checkpoint.seconds=7"}, Words{"train", "train.eval_only=true"}, Words{"eval", "x"}})
+    EXPECT_EQ(command(words), words);
+  const Words stopping{"train", "checkpoint.async=false"}, served{"train", "train.backend=ps"};
+  EXPECT_EQ(command(stopping), with(stopping, "checkpoint.seconds=30"));
+  EXPECT_EQ(command(served), with(served, "checkpoint.seconds=30"));
   EXPECT_TRUE(problems.empty());
 }
 
@@ -79,11 +118,11 @@ TEST(LaunchRestart, ReadsNanoGptsWordsToo) {
   EXPECT_EQ(Restart({"train", "--out_dir=" + run}, {true, "now"}, problems).added_folder(), "");
   const Restart restart({"train", file}, {true, "now", 3}, problems);
   EXPECT_EQ(restart.added_folder(), "");
-  EXPECT_EQ(restart.retry(), (Words{"train", file, "train.init_from=auto"}));
+  EXPECT_EQ(restart.retry(3), with({"train", file}, with(often, "train.init_from=auto")));
   EXPECT_TRUE(problems.empty());
   save_checkpoint(run);
   const Words resumed{"train", file, "--init_from=resume"};
-  EXPECT_EQ(Restart(resumed, {true, "now"}, problems).retry(), resumed);
+  EXPECT_EQ(Restart(resumed, {true, "now"}, problems).retry(2), with(resumed, often));
   EXPECT_TRUE(problems.empty());
   Restart({"train", "--out_dir=" + run, "--max_itres=3"}, {true, "now"}, problems);
   ASSERT_EQ(problems.size(), 1U);

@@ -180,11 +180,12 @@ struct Tried {
   std::vector<std::string> said;
 };
 
-Tried try_often(int count, const std::function<std::string(int)>& script, const Watch& watch = {}) {
+Tried try_often(int count, const std::function<std::string(int)>& script, const Watch& watch = {},
+                std::function<std::int64_t()> progress = {}) {
   Tried tried{};
   Supervisor supervisor(watch);
   tried.code = run_with_retries(
-      supervisor, {.count = count, .pauses = {0, 0.001}},
+      supervisor, {.count = count, .pauses = {0, 0.001}, .progress = std::move(progress)},
       [&](int attempt) {
         tried.attempts = attempt + 1;
         return shell(script(attempt));
@@ -198,9 +199,21 @@ TEST(LaunchRetries, TriesAgainWhatFails) {
   EXPECT_EQ(tried.code, 9);
   EXPECT_EQ(tried.attempts, 4);
   EXPECT_EQ(tried.said,
-            (std::vector<std::string>{"the job failed (exit code 9); retry 1 of 3 in 0 s",
+            (std::vector<std::string>{"the job failed (exit code 9); retry 1 of 3 at once",
                                       "the job failed (exit code 9); retry 2 of 3 in 0.001 s",
                                       "the job failed (exit code 9); retry 3 of 3 in 0.001 s", "the job failed (exit code 9)"}));
+}
+
+TEST(LaunchRetries, AnAttemptThatGotFurtherIsFollowedByNoPause) {
+  std::int64_t step = 0;
+  const auto script = [&](int attempt) {
+    if (attempt != 1) step += 5;
+    return "exit 9";
+  };
+  const Tried tried = try_often(3, script, {}, [&step] { return step; });
+  const std::string failed = "the job failed (exit code 9); retry ";
+  EXPECT_EQ(tried.said, (std::vector<std::string>{failed + "1 of 3 at once", failed + "2 of 3 in 0.001 s",
+                                                  failed + "3 of 3 at once", "the job failed (exit code 9)"}));
 }
 
 TEST(LaunchRetries, StopsWhenItSucceeds) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "app/launch/known_machines.h"
 #include "base/number_text.h"
@@ -41,6 +42,7 @@ class Finder {
     const std::string* submitted_from = variable("PBS_O_HOST");
     facts_.machine = machine_of(machine_.host, submitted_from != nullptr ? *submitted_from : "");
     facts_.cpu_bind = request_.cpu_bind;
+    facts_.again = request_.again;
     facts_.scheduler = find_scheduler();
     find_hosts();
     take_first_hosts();
@@ -56,6 +58,8 @@ class Finder {
   void read_hosts(const std::string& path, const std::string& source);
   void read_host(const std::string& line, const std::string& source);
   void check_names(const std::string& source);
+  /// How many hosts get ranks, where so many are there.
+  std::size_t wanted_hosts();
   void take_first_hosts();
   void find_devices();
   void find_ranks();
@@ -212,17 +216,41 @@ void Finder::check_names(const std::string& source) {
         "correct the name, or make it known (/etc/hosts, DNS)");
 }
 
-void Finder::take_first_hosts() {
-  facts_.job_hosts = static_cast<std::int64_t>(facts_.hosts.size());
-  if (!request_.hosts || facts_.hosts.empty()) return;
-  if (*request_.hosts < 1 || *request_.hosts > facts_.job_hosts) {
-    wrong(fmt::format("--nhosts {}: the job has {} host{}", *request_.hosts, facts_.job_hosts, facts_.job_hosts == 1 ? "" : "s"),
-          fmt::format("--nhosts {}, or leave it out", facts_.job_hosts));
-    return;
+std::size_t Finder::wanted_hosts() {
+  const std::int64_t all = facts_.job_hosts;
+  const std::string has = fmt::format("the job has {} host{}", all, all == 1 ? "" : "s");
+  if (request_.hosts && request_.spares) {
+    wrong(fmt::format("--nhosts {} --spares {}: each says how many hosts get ranks", *request_.hosts, *request_.spares),
+          "leave one of the two out: hosts behind the first --nhosts are spare too");
+  } else if (request_.hosts && (*request_.hosts < 1 || *request_.hosts > all)) {
+    wrong(fmt::format("--nhosts {}: {}", *request_.hosts, has), fmt::format("--nhosts {}, or leave it out", all));
+  } else if (request_.spares && (*request_.spares < 0 || *request_.spares >= all)) {
+    wrong(fmt::format("--spares {}: {}, and one at least must get ranks", *request_.spares, has),
+          all > 1 ? fmt::format("--spares {} or less", all - 1) : "leave it out, or name more hosts by --hostfile FILE");
+  } else {
+    return static_cast<std::size_t>(request_.hosts.value_or(all - request_.spares.value_or(0)));
   }
-  const auto count = static_cast<std::size_t>(*request_.hosts);
-  facts_.hosts.resize(count);
-  slots_.resize(std::min(slots_.size(), count));
+  return facts_.hosts.size();
+}
+
+void Finder::take_first_hosts() {
+  facts_.job_hosts = std::ssize(facts_.hosts);
+  if (facts_.hosts.empty()) return;
+  const std::size_t wanted = wanted_hosts();
+  const std::vector<std::string> all = std::exchange(facts_.hosts, {});
+  const std::vector<std::int64_t> slots = std::exchange(slots_, {});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (request_.left_out.contains(all[i])) {
+      facts_.some_left_out = true;
+      continue;
+    }
+    if (facts_.hosts.size() == wanted) {
+      facts_.spare_hosts.push_back(all[i]);
+      continue;
+    }
+    facts_.hosts.push_back(all[i]);
+    if (i < slots.size()) slots_.push_back(slots[i]);
+  }
 }
 
 void Finder::find_devices() {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,9 +41,12 @@ struct Request {
   std::optional<std::int64_t> ranks = std::nullopt;
   std::optional<std::int64_t> per_host = std::nullopt;
   std::string hostfile = {};
-  std::optional<std::int64_t> hosts = std::nullopt;  // of those of the job the first
-  std::string cpu_bind = {};                         // as the launcher takes it; empty: what is usual
-  bool oversubscribe = false;                        // also more ranks than there is room for
+  std::optional<std::int64_t> hosts = std::nullopt;   // of those of the job the first
+  std::optional<std::int64_t> spares = std::nullopt;  // of those of the job the last, which are kept for others that go
+  std::set<std::string> left_out = {};                // of those of the job
+  std::string cpu_bind = {};                          // as the launcher takes it; empty: what is usual
+  bool oversubscribe = false;                         // also more ranks than there is room for
+  bool again = false;                                 // a job that failed is started again
 };
 
 /// The least that a rank takes in memory, before its model: measured, 28 to 31 MiB under Open MPI 4.1.
@@ -54,15 +58,18 @@ bool is_named(const Machine& machine, const std::string& host);
 struct Facts {
   std::string machine;  // by its host's name (known_machines)
   Scheduler scheduler = Scheduler::none;
-  std::string hostfile;            // the file that names the hosts; empty: none does
-  std::vector<std::string> hosts;  // that ranks are for, each once
-  std::int64_t job_hosts = 0;      // all of the job's
-  std::int64_t devices = 1;        // that ranks may be started for on every host: GPUs, else slots or cores
-  std::int64_t gpus = 0;           // of every host
-  std::int64_t cpus_per_rank = 1;  // hardware threads; 1 also when unknown
-  std::int64_t ranks = 1;          // to start: hosts x per_host
+  std::string hostfile;                  // the file that names the hosts; empty: none does
+  std::vector<std::string> hosts;        // that ranks are for, each once
+  std::vector<std::string> spare_hosts;  // the job's others
+  std::int64_t job_hosts = 0;            // all of the job's
+  std::int64_t devices = 1;              // that ranks may be started for on every host: GPUs, else slots or cores
+  std::int64_t gpus = 0;                 // of every host
+  std::int64_t cpus_per_rank = 1;        // hardware threads; 1 also when unknown
+  std::int64_t ranks = 1;                // to start: hosts x per_host
   std::int64_t per_host = 1;
-  std::string cpu_bind;  // as it was asked for
+  std::string cpu_bind;        // as it was asked for
+  bool again = false;          // as it was asked for
+  bool some_left_out = false;  // hosts are not the first of the job's
 
   std::int64_t job_devices() const { return job_hosts * devices; }
 };

@@ -12,17 +12,14 @@ namespace lockstep::launch {
 namespace {
 
 std::vector<std::string> pbs(const Facts& facts) {
-  std::vector<std::string> words{"mpiexec",
-                                 "--verbose",
-                                 "--envall",
-                                 "-n",
-                                 std::to_string(facts.ranks),
-                                 "-ppn",
-                                 std::to_string(facts.per_host),
-                                 "--hostfile",
-                                 facts.hostfile,
-                                 "--cpu-bind",
-                                 facts.cpu_bind.empty() ? "depth" : facts.cpu_bind};
+  std::vector<std::string> words{
+      "mpiexec", "--verbose", "--envall", "-n", std::to_string(facts.ranks), "-ppn", std::to_string(facts.per_host)};
+  if (facts.some_left_out) {  // of a file mpiexec would take the first
+    words.insert(words.end(), {"--hosts", fmt::format("{}", fmt::join(facts.hosts, ","))});
+  } else {
+    words.insert(words.end(), {"--hostfile", facts.hostfile});
+  }
+  words.insert(words.end(), {"--cpu-bind", facts.cpu_bind.empty() ? "depth" : facts.cpu_bind});
   if (words.back() == "depth") words.insert(words.end(), {"-d", std::to_string(facts.cpus_per_rank)});
   return words;
 }
@@ -52,6 +49,20 @@ bool must_ask_for_pmix(const Machine& machine, std::vector<Problem>& problems) {
     problems.push_back({error.what(), "say how ranks find each other: SLURM_MPI_TYPE=pmix in the environment"});
     return false;
   }
+}
+
+// For mpirun.
+std::vector<std::pair<std::string, std::string>> open_mpi_variables(const Facts& facts, const Machine& machine) {
+  std::vector<std::pair<std::string, std::string>> variables;
+  if (machine.root) variables = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  // When a rank has died, mpirun gives the others a second after its SIGTERM, and another one after an error of theirs. They have
+  // nothing to do in it where the job starts again. Open MPI 4 reads the first name and 5, by PRRTE, the second
+  // (odls_base_frame.c of either).
+  if (facts.again) {
+    for (const char* family : {"OMPI", "PRTE"})
+      variables.emplace_back(fmt::format("{}_MCA_odls_base_sigkill_timeout", family), "0");
+  }
+  return variables;
 }
 
 bool is_here(const Facts& facts, const Machine& machine) { return facts.hosts.size() == 1 && is_named(machine, facts.hosts[0]); }
@@ -95,7 +106,7 @@ Job make_job(const Facts& facts, const Machine& machine, const std::string& prog
     job.launcher = pbs(facts);
   } else if (machine.installed("mpirun") || machine.installed("mpiexec")) {
     job.launcher = mpirun(facts, machine);
-    if (machine.root) job.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+    job.environment = open_mpi_variables(facts, machine);
   } else if (is_here(facts, machine)) {
     if (!facts.cpu_bind.empty()) {
       problems.push_back({fmt::format("--cpu-bind {}: neither mpirun nor mpiexec is installed, and ranks that are threads share "
@@ -114,7 +125,10 @@ Job make_job(const Facts& facts, const Machine& machine, const std::string& prog
   if (facts.scheduler == Scheduler::none && facts.per_host > machine.cores) {
     job.notes.push_back(fmt::format("{} ranks share {} cores, as asked for", facts.per_host, machine.cores));
   }
-  if (std::ssize(facts.hosts) < facts.job_hosts) {
+  if (!facts.spare_hosts.empty() && facts.again) {
+    job.notes.push_back(
+        fmt::format("spare, for a host that does not answer before a retry: {}", fmt::join(facts.spare_hosts, ", ")));
+  } else if (!facts.spare_hosts.empty()) {
     job.notes.push_back(fmt::format("{} of the job's {} hosts: the first", facts.hosts.size(), facts.job_hosts));
   }
   if (!job.launcher.empty()) job.told = told_of(facts, job.launcher);

@@ -15,6 +15,7 @@
 #include "app/launch/folder_watch.h"
 #include "app/launch/job.h"
 #include "app/launch/restart.h"
+#include "app/launch/silent_hosts.h"
 #include "app/launch/supervise.h"
 #include "base/shell.h"
 #include "base/terminal.h"
@@ -40,6 +41,8 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
   line.option("--ppn", options.request.per_host, "P", "ranks on every host; left out: one for each GPU, slot or core");
   line.option("--hostfile", options.request.hostfile, "FILE", "the hosts, one a line: HOST, HOST:4 or HOST slots=4");
   line.option("--nhosts", options.request.hosts, "N", "start ranks on the first N hosts of the job; left out: on all");
+  line.option("--spares", options.request.spares, "N",
+              "keep the job's last N hosts for a retry, in which they take the place of hosts that do not answer");
   line.option(
       "--cpu-bind", options.request.cpu_bind, "HOW",
       "which cores a rank gets, as mpiexec, srun (--cpu-bind) or mpirun (--bind-to) takes it; left out: depth under PBS, none "
@@ -68,6 +71,9 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
   require(!options.command.empty(), "there is nothing to launch", "lockstep launch [options] train ...");
   require(options.command.empty() || options.command[0] != "launch", "a launch cannot be launched", "-- train ...");
   require(options.timeout >= 0, fmt::format("--timeout {}: must not be negative", options.timeout), "--timeout 0 waits for ever");
+  require(!options.request.spares || options.retries > 0,
+          fmt::format("--spares {}: without --retries no host takes another one's place", options.request.spares.value_or(0)),
+          "--retries 3, or leave --spares out");
   require(options.retries >= 0 && options.retries <= 1000, fmt::format("--retries {}: must be in 0 ... 1000", options.retries),
           "--retries 1");
   const bool has_ranks = std::any_of(options.command.begin(), options.command.end(),
@@ -130,10 +136,22 @@ std::string blocks_of(const launch::Facts& facts, const launch::Machine& machine
   return text;
 }
 
+// Before a retry: a host file may have lost a host meanwhile, and a host may have gone. `before`: of the attempt before.
+launch::Facts facts_now(const launch::Machine& machine, launch::Request request, const launch::Facts& before,
+                        std::vector<Problem>& problems) {
+  launch::Facts facts = launch::find_facts(machine, request, problems);
+  if (!problems.empty()) return facts;
+  request.left_out = launch::silent_hosts(machine, facts);
+  if (request.left_out.empty()) return facts;
+  if (std::exchange(request.ranks, std::nullopt)) request.per_host = before.per_host;
+  return launch::find_facts(machine, request, problems);
+}
+
 int run(const Arguments& arguments) {
   LaunchOptions options;
   std::vector<Problem> problems;
   if (!parse(arguments, options, problems)) return 0;
+  options.request.again = options.retries > 0;
   const launch::Machine machine = launch::this_machine();
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   launch::Facts facts = launch::find_facts(machine, options.request, problems);
@@ -159,21 +177,25 @@ int run(const Arguments& arguments) {
   };
   // mpirun, mpiexec and srun kill the ranks for a SIGINT or SIGTERM, but pass a SIGUSR1 on to them, for which they save and
   // leave.
-  launch::Supervisor supervisor({.timeout = options.timeout, .stop_signal = first.launcher.empty() ? 0 : SIGUSR1});
+  launch::Supervisor supervisor({.timeout = options.timeout,
+                                 .leaving = options.retries > 0 ? 5.0 : 20.0,
+                                 .stop_signal = first.launcher.empty() ? 0 : SIGUSR1});
   const launch::FolderWatch folder(options.retries > 0 ? restart.folder() : "");
   const auto process = [&](int attempt) -> launch::Process {
     const std::string rank_program = first.launcher.empty() ? "" : program;
     if (attempt == 0) return {first.words, environment_of(first), rank_program};
     folder.demand();
-    // A host file may have lost a host meanwhile.
-    const std::int64_t before = std::exchange(facts, launch::find_facts(machine, options.request, problems)).ranks;
-    launch::Job job = job_of(restart.retry());
+    const launch::Facts before = std::exchange(facts, facts_now(machine, options.request, facts, problems));
+    launch::Job job = job_of(restart.retry(facts.ranks));
     save_environment(facts, machine, job);
-    if (facts.ranks != before) tell(fmt::format("the number of ranks is {} now, it was {}", facts.ranks, before));
+    if (facts.hosts != before.hosts) tell(fmt::format("the ranks' hosts are {} now", fmt::join(facts.hosts, ", ")));
+    if (facts.ranks != before.ranks) tell(fmt::format("the number of ranks is {} now, it was {}", facts.ranks, before.ranks));
     tell("starting again: " + launch::shell_text(job));
     return {job.words, environment_of(job), rank_program};
   };
-  return launch::run_with_retries(supervisor, {.count = static_cast<int>(options.retries)}, process, tell);
+  const launch::Retries retries{.count = static_cast<int>(options.retries),
+                                .progress = [&restart] { return restart.saved_step(); }};
+  return launch::run_with_retries(supervisor, retries, process, tell);
 }
 
 }  // namespace

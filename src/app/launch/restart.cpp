@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "app/settings/run_layout.h"
+#include "app/start/kept_batch.h"
 #include "app/train/train_words.h"
 #include "checkpoint/find.h"
 
@@ -17,6 +19,9 @@ Restart::Restart(std::vector<std::string> command, const RestartFacts& facts, st
     const app::RunConfig config = settings::resolve(words->sources).config;
     folder_ = app::run_folder(config, facts.generated_name);
     from_ = config.train.init_from;
+    config_ = config;
+    if (facts.ranks) global_batch_ = samples_of(*facts.ranks);
+    save_often(config);
     if (!facts.again) return;
     if (!config.log.dir && !config.log.name) {
       added_folder_ = folder_;
@@ -31,9 +36,39 @@ Restart::Restart(std::vector<std::string> command, const RestartFacts& facts, st
   }
 }
 
-std::vector<std::string> Restart::retry() const {
+void Restart::save_often(const app::RunConfig& config) {
+  if (config.train.eval_only || config.checkpoint.seconds) return;
+  command_.emplace_back("checkpoint.seconds=30");
+  // Workers of servers cannot save beside their steps.
+  if (!config.checkpoint.async && config.train.backend != app::BackendKind::ps) command_.emplace_back("checkpoint.async=true");
+}
+
+std::int64_t Restart::saved_step() const {
+  if (folder_.empty()) return 0;
+  try {
+    const std::vector<checkpoint::Found> found = checkpoint::list_checkpoints(folder_);
+    return found.empty() ? 0 : found.back().step;
+  } catch (const UserError&) {
+    return 0;
+  }
+}
+
+// A resume finds the samples of a step in its checkpoint.
+void Restart::keep_samples(std::int64_t ranks, std::vector<std::string>& command) const {
+  app::RunConfig config = config_;
+  std::vector<Problem> problems = app::keep_global_batch(config, *global_batch_, app::workers_of(config, ranks));
+  if (!problems.empty()) throw UserError(std::move(problems));
+  if (config.optimizer.gas != config_.optimizer.gas) command.push_back(fmt::format("optimizer.gas={}", config.optimizer.gas));
+}
+
+std::int64_t Restart::samples_of(std::int64_t ranks) const {
+  return config_.model.batch_size * config_.optimizer.gas * app::layout_of(config_, app::workers_of(config_, ranks)).dp;
+}
+
+std::vector<std::string> Restart::retry(std::int64_t ranks) const {
   std::vector<std::string> command = command_;
   if (!from_) return command;
+  if (global_batch_ && saved_step() == 0) keep_samples(ranks, command);
   if (from_->kind == app::InitFrom::Kind::scratch) command.emplace_back("train.init_from=auto");
   if (from_->kind == app::InitFrom::Kind::folder && checkpoint::has_checkpoints(folder_))
     command.emplace_back("train.init_from=resume");

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/settings/value_types.h"
+#include "app/settings/run_config.h"
 #include "base/error.h"
 
 namespace lockstep::launch {
@@ -21,8 +21,9 @@ struct RestartFacts {
 class Restart {
  public:
   /// `command` is what a rank runs ("train", ...). Words of a `train` command are read as it reads them. When it may be tried
-  /// again and its settings do not name the run's folder, log.dir=runs/`generated_name` joins them. Adds to `problems` what
-  /// is wrong with the settings, and a folder that has checkpoints of another run.
+  /// again and its settings do not name the run's folder, log.dir=runs/`generated_name` joins them. Where they do not say how
+  /// often to save by the clock, every 30 s joins them, beside the steps. Adds to `problems` what is wrong with the settings, and
+  /// a folder that has checkpoints of another run.
   Restart(std::vector<std::string> command, const RestartFacts& facts, std::vector<Problem>& problems);
 
   const std::vector<std::string>& command() const { return command_; }
@@ -30,14 +31,24 @@ class Restart {
   const std::string& folder() const { return folder_; }
   /// The folder that was added; empty when the words stayed as they were.
   const std::string& added_folder() const { return added_folder_; }
-  /// The command of a retry. Where the run had begun from scratch, the ranks find out whether there is a checkpoint to go on from
-  /// (train.init_from=auto). Throws UserError where the run's folder cannot be read.
-  std::vector<std::string> retry() const;
+  /// The step of the newest checkpoint; 0: there is none yet, or the folder cannot be read.
+  std::int64_t saved_step() const;
+  /// The command of a retry on `ranks`. Where the run had begun from scratch, the ranks find out whether there is a checkpoint to
+  /// go on from (train.init_from=auto); where there is none yet, optimizer.gas keeps the samples of a step. Throws UserError
+  /// where that cannot be, and where the run's folder cannot be read.
+  std::vector<std::string> retry(std::int64_t ranks) const;
 
  private:
+  void save_often(const app::RunConfig& config);
+  /// Of a step.
+  std::int64_t samples_of(std::int64_t ranks) const;
+  void keep_samples(std::int64_t ranks, std::vector<std::string>& command) const;
+
   std::vector<std::string> command_;
-  std::string folder_;                 // of the run; empty when this is no training
-  std::optional<app::InitFrom> from_;  // train.init_from; nothing: no training is known
+  std::string folder_;                        // of the run; empty when this is no training
+  std::optional<app::InitFrom> from_;         // train.init_from; nothing: no training is known
+  app::RunConfig config_;                     // of a training
+  std::optional<std::int64_t> global_batch_;  // of the first attempt's steps, where its ranks are known
   std::string added_folder_;
 };
 

@@ -362,7 +362,10 @@ int Supervisor::pause(double seconds) {
 
 int run_with_retries(Supervisor& supervisor, const Retries& retries, const std::function<Process(int attempt)>& process,
                      const std::function<void(const std::string&)>& say) {
+  const auto reached = [&retries] { return retries.progress ? retries.progress() : 0; };
+  std::size_t in_a_row = 0;  // attempts that got no further
   for (int attempt = 0;; ++attempt) {
+    const std::int64_t before = reached();
     const Outcome outcome = supervisor.run(process(attempt));
     if (outcome.code == 0) return 0;
     const bool last = outcome.interrupted || std::ranges::find(kFinal, outcome.code) != kFinal.end() || attempt == retries.count;
@@ -370,8 +373,10 @@ int run_with_retries(Supervisor& supervisor, const Retries& retries, const std::
       say(failure_text(outcome));
       return outcome.code;
     }
-    const double pause = retries.pauses[std::min(static_cast<std::size_t>(attempt), retries.pauses.size() - 1)];
-    say(fmt::format("{}; retry {} of {} in {:g} s", failure_text(outcome), attempt + 1, retries.count, pause));
+    if (reached() > before) in_a_row = 0;
+    const double pause = retries.pauses[std::min(in_a_row++, retries.pauses.size() - 1)];
+    const std::string when = pause > 0 ? fmt::format("in {:g} s", pause) : "at once";
+    say(fmt::format("{}; retry {} of {} {}", failure_text(outcome), attempt + 1, retries.count, when));
     if (const int signal = supervisor.pause(pause)) return 128 + signal;
   }
 }

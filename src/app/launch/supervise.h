@@ -3,6 +3,7 @@
 // Runs a process of its own group to its end: passes signals on, ends it when it says nothing for too long, starts it again
 // when it fails.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -58,7 +59,8 @@ class Supervisor {
 
 struct Retries {
   int count = 0;
-  std::vector<double> pauses{5, 10, 20, 40, 60};  // seconds before each; the last one again for those behind
+  std::vector<double> pauses{0, 1, 2, 5, 10, 20, 40, 60};  // seconds before each; the last one again for those behind
+  std::function<std::int64_t()> progress = {};             // of the job: behind an attempt that got further the pauses begin anew
 };
 
 /// Runs `process(0)`, and while it fails `process(1)` ... `process(retries.count)`; returns the last exit code. Not tried again:

@@ -71,7 +71,7 @@ void check_offload(const RunConfig& config, std::vector<Problem>& problems) {
 }
 
 void check_saves(const RunConfig& config, std::vector<Problem>& problems) {
-  if (!config.checkpoint.async || config.train.backend != BackendKind::ps) return;
+  if (!config.checkpoint.async.value_or(false) || config.train.backend != BackendKind::ps) return;
   problems.push_back(
       {"checkpoint.async = true: with train.backend = ps workers take weights from servers while a save would read them",
        "checkpoint.async=false, or train.backend=DDP"});

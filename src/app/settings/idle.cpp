@@ -119,6 +119,7 @@ std::vector<IdleRule> length_and_rate() {
         "sample.top_p",
         "sample.every",
         "checkpoint.interval",
+        "checkpoint.seconds",
         "checkpoint.async",
         "log.trace",
         "log.trace_steps"},

@@ -265,10 +265,13 @@ std::vector<Key> checkpoint_and_log_keys() {
   return {
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::interval>("checkpoint.interval", positive, loose, "iterations",
                                                                     "save this often; null: train.eval_interval"),
+      key<&RunConfig::checkpoint, &RunConfig::Checkpoint::seconds>(
+          "checkpoint.seconds", Rule::above(0, kMany), loose, "seconds",
+          "save by the clock too, while that holds up training for 2 % of the time at most; null: never; a launched run: 30"),
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::async>(
           "checkpoint.async", any, loose, "",
-          "training goes on while a checkpoint is written; what an update would change first is copied into memory that is "
-          "declared for it"),
+          "training goes on while a checkpoint is written; what an update would change first is copied; null: false; a launched "
+          "run: true"),
       key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, loose, "", "name of the run; null: made up"),
       key<&RunConfig::log, &RunConfig::Logging::dir>("log.dir", any, loose, "", "folder of the run; null: runs/<log.name>"),
       key<&RunConfig::log, &RunConfig::Logging::style>("log.style", any, loose, "",

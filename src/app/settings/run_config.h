@@ -189,7 +189,8 @@ struct RunConfig {
   };
   struct Checkpoint {
     std::optional<std::int64_t> interval;  // null: train.eval_interval
-    bool async = false;
+    std::optional<double> seconds;         // null: never by the clock
+    std::optional<bool> async;             // null: false
     bool operator==(const Checkpoint&) const = default;
   };
   struct Logging {

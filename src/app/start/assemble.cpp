@@ -62,7 +62,7 @@ train::EngineConfig assemble(const RunConfig& config, const TextFacts& text, lay
        .servers = servers,
        .gradients = {.bucket_bytes = config.parallel.bucket_bytes, .overlap = config.parallel.overlap},
        .offload = {.folder = config.memory.nvme_path.value_or(".")}},
-      {.saves_beside = config.checkpoint.async, .traced_steps = config.log.trace ? config.log.trace_steps : 0});
+      {.saves_beside = config.checkpoint.async.value_or(false), .traced_steps = config.log.trace ? config.log.trace_steps : 0});
 }
 
 AssembledRank assemble(const RunConfig& config, const TextFacts& text, const Roles& roles, Session& session, ops::Ops& ops) {

@@ -25,20 +25,27 @@ std::string fitting_batch(const RunConfig& config, const layout::ParallelPlan& p
 
 }  // namespace
 
-std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log) {
-  const std::int64_t kept = choice.manifest.global_batch;
+std::vector<Problem> keep_global_batch(RunConfig& config, std::int64_t kept, std::int64_t ranks) {
   const layout::ParallelPlan plan = layout_of(config, ranks);
   const std::int64_t each = config.model.batch_size * plan.dp;
   if (kept == each * config.optimizer.gas || config.train.global_batch == GlobalBatch::renew) return {};
   if (kept % each != 0) {
-    return {{fmt::format("the checkpoint's global batch of {} samples does not divide by {} {} x model.batch_size = {}", kept,
-                         plan.dp, plan.dp == plan.ranks() ? "ranks" : "groups of ranks", config.model.batch_size),
+    return {{fmt::format("the run's global batch of {} samples does not divide by {} {} x model.batch_size = {}", kept, plan.dp,
+                         plan.dp == plan.ranks() ? "ranks" : "groups of ranks", config.model.batch_size),
              fmt::format("resume with {}, or let it change with train.global_batch=new", fitting_batch(config, plan, kept))}};
   }
   config.optimizer.gas = kept / each;
-  log.info(fmt::format("optimizer.gas = {} keeps the checkpoint's global batch of {} samples on {} rank{}", config.optimizer.gas,
-                       kept, ranks, ranks == 1 ? "" : "s"));
   return {};
+}
+
+std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log) {
+  const std::int64_t gas = config.optimizer.gas;
+  std::vector<Problem> problems = keep_global_batch(config, choice.manifest.global_batch, ranks);
+  if (config.optimizer.gas != gas) {
+    log.info(fmt::format("optimizer.gas = {} keeps the checkpoint's global batch of {} samples on {} rank{}",
+                         config.optimizer.gas, choice.manifest.global_batch, ranks, ranks == 1 ? "" : "s"));
+  }
+  return problems;
 }
 
 }  // namespace lockstep::app

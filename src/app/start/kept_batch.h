@@ -1,16 +1,20 @@
 #pragma once
 
-// A resumed run keeps the samples of a step.
+// A run that goes on keeps the samples of a step.
 
+#include <cstdint>
 #include <vector>
 
 #include "app/settings/run_config.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/find.h"
 
 namespace lockstep::app {
 
-/// On another number of `ranks` that train, optimizer.gas changes. Returns why it cannot.
+/// Sets optimizer.gas so that `ranks` that train take `kept` samples a step. Returns why that cannot be.
+std::vector<Problem> keep_global_batch(RunConfig& config, std::int64_t kept, std::int64_t ranks);
+/// The checkpoint's; the log is told of a change.
 std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log);
 
 }  // namespace lockstep::app

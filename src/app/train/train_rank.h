@@ -10,7 +10,6 @@
 #include "app/settings/run_config.h"
 #include "app/start/session.h"
 #include "train/report/history.h"
-#include "train/trainer.h"
 
 namespace lockstep::app {
 
@@ -28,9 +27,6 @@ struct TrainCall {
 RankOptions rank_options(const RunConfig& config, std::int64_t ranks);
 /// Where the settings name a data set, its tokens are fetched and prepared.
 void prepare_data(const RunConfig& config, Log& log);
-
-/// What the settings say of the loop of `max_iters` iterations, on so many groups of ranks that read different samples.
-train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t max_iters, std::int64_t replicas);
 
 /// The whole training on this rank, on data that is prepared; rank 0 writes the run's folder and the summary, and returns what it
 /// has in it. Collective.
