@@ -150,7 +150,45 @@ class Scenarios : public MpiCommand {
     std::fflush(stdout);
     std::filesystem::remove_all(folder);
   }
+
+  void play_launched(const Scenario& scenario) {
+    const std::string run = fmt::format("launched_{}", scenario.seed), folder = (folder_ / run).string();
+    const std::string out = (folder_ / "out").string();
+    std::vector<std::string> command{"launch", "-n", std::to_string(scenario.ranks), "--oversubscribe", "--retries", "9", "--"};
+    const std::vector<std::string> train = words_of(scenario, run);
+    command.insert(command.end(), train.begin(), train.end());
+    command.insert(command.end(), {"checkpoint.seconds=0.2", "checkpoint.interval=1000"});
+    const std::string line = "LOCKSTEP_SCHEDULER=none timeout -k 5 200 " + text_of(command) + " >" + out + " 2>&1";
+    auto job = std::async(std::launch::async, [&] { return std::system(line.c_str()); });
+    const auto ended = [&] { return job.wait_for(std::chrono::milliseconds(2)) == std::future_status::ready; };
+    std::mt19937 draw(scenario.seed);
+    const auto attempts = 1 + draw() % 3;
+    pid_t before = 0;
+    for (unsigned attempt = 0; attempt < attempts && !ended(); ++attempt) {
+      pid_t victim = 0;
+      const int rank = static_cast<int>(draw() % static_cast<unsigned>(scenario.ranks));
+      EXPECT_TRUE(support::comes_true([&] { return ended() || ((victim = process_of(folder, rank)) > 0 && victim != before); }));
+      std::this_thread::sleep_for(std::chrono::milliseconds(draw() % 1500));
+      // What is stopped for good is noticed after comm.timeout.
+      if (victim > 0 && !ended()) kill(victim, scenario.fault == Fault::stop && attempt == 0 ? SIGSTOP : SIGKILL);
+      before = victim;
+    }
+    const int status = job.get();
+    EXPECT_EQ(WEXITSTATUS(status), 0) << content_of(out);
+    expect_same_end(reference_of(scenario), run);
+    std::filesystem::remove_all(folder);
+  }
 };
+
+/// Ranks of a launched run are killed or stopped for good, up to three in a row, each a while after the start of an attempt.
+TEST_F(Scenarios, ALaunchedRunComesToTheSameEndByItself) {
+  const int count = number_set("LOCKSTEP_SCENARIOS", 2), first = number_set("LOCKSTEP_SCENARIO_SEED", 1);
+  for (int i = 0; i < count && !HasFailure(); ++i) {
+    const Scenario scenario(static_cast<unsigned>(first + i));
+    SCOPED_TRACE(scenario.text());
+    play_launched(scenario);
+  }
+}
 
 TEST_F(Scenarios, EndWithTheSameBitsOrNameTheRank) {
   const int count = number_set("LOCKSTEP_SCENARIOS", 2), first = number_set("LOCKSTEP_SCENARIO_SEED", 1);
