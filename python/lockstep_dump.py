@@ -9,8 +9,8 @@ Then your program makes its step as ever: forward and backward passes, in as man
 ``torch.nn.utils`` clips them), weights and moments; the model is not changed, and the hooks are removed.
 
 ``batch`` is all that this rank reads in the step: ``{"input_ids": ..., "labels": ...}`` as for transformers, which shifts labels
-itself; or ``(tokens, targets)`` that are shifted already; or a list of these, one for each micro-batch. The model is a GPT-2,
-Llama or Qwen2 of transformers, as it is, under DistributedDataParallel, or under FSDP2 (``fully_shard``). With
+itself; or ``(tokens, targets)`` that are shifted already; or a list of these, one for each micro-batch. The model is one of
+transformers of a family that `lockstep convert` reads, as it is, under DistributedDataParallel, or under FSDP2 (``fully_shard``). With
 lockstep_dump_names.py beside this file it may also be nanoGPT's GPT, torchtitan's Llama or Megatron-LM's GPTModel. Each rank
 writes a file of its own.
 
@@ -184,6 +184,7 @@ class Step:
         self.outputs: Dict[str, List[torch.Tensor]] = {}
         self.columns: Dict[str, Any] = {}
         self.losses: List[torch.Tensor] = []
+        self.passes = 0
         self.norms: List[torch.Tensor] = []
         self.dtype, self.clipped = torch.float32, False
         self.rows(tokens_of(batch))
@@ -228,7 +229,8 @@ class Step:
 
     @property
     def calls(self) -> int:
-        return max([len(parts) for parts in self.outputs.values()], default=1)
+        """Passes: those of the model, or where its parts are called by themselves as many as a module had."""
+        return self.passes or max([len(parts) for parts in self.outputs.values()], default=1)
 
     def put(self, name: str, tensor: torch.Tensor, slices: Slices = None) -> None:
         self.tensors[name] = tensor.detach().cpu().contiguous()
@@ -298,6 +300,7 @@ class Step:
         return hook
 
     def result_hook(self, _module: torch.nn.Module, _inputs: Any, output: Any) -> None:
+        self.passes += 1
         loss = getattr(output, "loss", None)
         if isinstance(output, tuple) and len(output) == 2:
             loss = output[1]

@@ -15,8 +15,8 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
-#include <iterator>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "app/mpi_command.h"
@@ -35,9 +35,11 @@ int number_set(const char* variable, int otherwise) {
   return text != nullptr ? std::atoi(text) : otherwise;
 }
 
+/// What is read of it until it ends, or its process does.
 std::string content_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
 }
 
 /// The process of a rank of the run in `folder`; 0: there is none.

@@ -59,6 +59,8 @@ bool is_named(const MadeStep& step, const Tensors& right, const Way& way, double
   Case wrong = step.right;
   way.change(wrong, value);
   if (!differs(step.tensors(wrong), right)) return false;
+  // A norm behind a branch takes away by how much all of the branch is longer.
+  if (wrong.question.config.post_norm && way.word == "tp-sum-twice-and-back") return false;
   const Rounding rounding{23, 0, 17};
   const Judgement judgement = step.judged(step.tensors(wrong, &rounding));
   const std::vector<Cause> causes = judgement.faults.empty() ? std::vector<Cause>{} : judgement.faults.front().causes;
@@ -79,9 +81,10 @@ TEST_P(AgainstWays, EveryWrongWayIsNamed) {
   EXPECT_GE(named, 40);
 }
 
-INSTANTIATE_TEST_SUITE_P(Published, AgainstModel, testing::Values("gpt2", "llama_tied", "qwen2"),
+INSTANTIATE_TEST_SUITE_P(Published, AgainstModel,
+                         testing::Values("gpt2", "llama_tied", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3"),
                          [](const auto& one) { return std::string(one.param); });
-INSTANTIATE_TEST_SUITE_P(Published, AgainstWays, testing::Values("gpt2", "llama_tied"),
+INSTANTIATE_TEST_SUITE_P(Published, AgainstWays, testing::Values("gpt2", "llama_tied", "gemma2", "gemma3"),
                          [](const auto& one) { return std::string(one.param); });
 
 TEST(Against, ABucketThatWasNotReducedIsNamedWithItsTensors) {

@@ -16,6 +16,21 @@ import torch.distributed as dist
 from torch import nn
 
 TYPES = [{}, {"dtype": torch.bfloat16}, {"autocast": torch.bfloat16}, {"autocast": torch.float16}]
+# Of each family its class, and what it has beside Llama's sizes: windows shorter than the text, and parts that are off by default.
+SOFTCAPS = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
+GRANITE = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 1.5, "attention_multiplier": 0.3}
+LLAMA_LIKE = {
+    "llama": ("Llama", {}),
+    "qwen2": ("Qwen2", {}),
+    "qwen3": ("Qwen3", {"head_dim": 10}),
+    "mistral": ("Mistral", {"sliding_window": 5}),
+    "phi3": ("Phi3", {"sliding_window": 4}),
+    "smollm3": ("SmolLM3", {"no_rope_layer_interval": 2}),
+    "olmo2": ("Olmo2", {}),
+    "granite": ("Granite", GRANITE),
+    "gemma2": ("Gemma2", {"head_dim": 10, "sliding_window": 4, "query_pre_attn_scalar": 7, **SOFTCAPS}),
+    "gemma3": ("Gemma3", {"head_dim": 10, "sliding_window": 3, "query_pre_attn_scalar": 10, "sliding_window_pattern": 2}),
+}
 PUBLISHED = importlib.util.find_spec("transformers") is not None
 
 
@@ -27,10 +42,10 @@ def model_of(family, draw):
     sizes = {"vocab_size": VOCABULARY, "num_hidden_layers": draw.choice([1, 2, 3]), "hidden_size": 32, "num_attention_heads": 4}
     more = {"intermediate_size": 48, "num_key_value_heads": draw.choice([1, 2, 4]), "max_position_embeddings": 64}
     more["tie_word_embeddings"] = draw.random() < 0.5
-    if family == "llama":
-        return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **more))
-    if family == "qwen2":
-        return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**sizes, **more))
+    if family in LLAMA_LIKE:
+        name, settings = LLAMA_LIKE[family]
+        config = getattr(transformers, f"{name}{'Text' if family == 'gemma3' else ''}Config")(**{**sizes, **more, **settings, "pad_token_id": None})  # its row would not be trained
+        return getattr(transformers, f"{name}ForCausalLM")(config)
     drops = {"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}
     sizes = {"n_layer": sizes["num_hidden_layers"], "n_embd": 32, "n_head": 4, "n_positions": 32}
     return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=VOCABULARY, **sizes, **drops))
@@ -40,7 +55,8 @@ def step(folder, seed, wrapper=""):
     """One of some steps is dumped; on ranks, each has its part of the samples."""
     draw = random.Random(seed)
     torch.manual_seed(seed)
-    family = draw.choice(["nanogpt", "gpt2", "llama", "qwen2"] if PUBLISHED else ["nanogpt"])
+    families = ["nanogpt", "gpt2", *LLAMA_LIKE] if PUBLISHED else ["nanogpt"]
+    family = families[seed % len(families)]
     how = draw.choice(TYPES)
     model = model_of(family, draw)
     model.to(how.get("dtype", torch.float32))

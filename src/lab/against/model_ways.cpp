@@ -13,6 +13,7 @@ bool has_documents(const Case& c) {
 }
 // Rotary positions are relative: where they begin changes nothing.
 bool learned(const Case& c) { return c.question.config.position == arch::PositionKind::learned; }
+bool windowed(const Case& c) { return arch::has_window(c.question.config, c.question.batch.columns); }
 template <class Position>
 void place(Case& c, const Position& position) {
   Batch& batch = c.question.batch;
@@ -67,12 +68,26 @@ std::vector<Way> attention_ways() {
        },
        order_name},
       {"scores-not-scaled", "the attention's scores are not divided by the root of the head's size", once,
-       [](Case& c, double) { c.question.ways.score_factor = std::sqrt(static_cast<double>(c.question.config.head_size)); }},
+       [](Case& c, double) { c.question.ways.score_factor = 1 / score_scale(c.question.config); }},
       {"scores-by-width", "the attention's scores are divided by the root of the model's width", once,
        [](Case& c, double) {
          const arch::ModelConfig& config = c.question.config;
-         c.question.ways.score_factor = std::sqrt(static_cast<double>(config.head_size) / static_cast<double>(config.width));
+         c.question.ways.score_factor = 1 / std::sqrt(static_cast<double>(config.width)) / score_scale(config);
        }},
+      {"scores-not-capped", "the attention's scores are not capped",
+       [](const Case& c) { return when(c.question.config.attention_softcap > 0); },
+       [](Case& c, double) { c.question.config.attention_softcap = 0; }},
+      {"window-left-out", "layers with a window see all before", [](const Case& c) { return when(windowed(c)); },
+       [](Case& c, double) { c.question.config.window = 0; }},
+      {"window-everywhere", "layers that should see all before see the window alone",
+       [](const Case& c) { return when(windowed(c) && c.question.config.global_every > 0); },
+       [](Case& c, double) { c.question.config.global_every = 0; }},
+      {"window-size", "a query sees {} keys of the window, its own among them",
+       [](const Case& c) {
+         const auto window = static_cast<double>(c.question.config.window);
+         return when(windowed(c), {window - 1, window + 1});
+       },
+       [](Case& c, double keys) { c.question.config.window = static_cast<std::int64_t>(keys); }},
       {"kv-heads-in-turn", "query heads take key/value heads in turn, not in groups",
        [](const Case& c) { return dividing_heads(c, {1, c.facts.tp}); },
        [](Case& c, double parts) { c.question.ways.kv_turns = static_cast<std::int64_t>(parts); }},
@@ -130,6 +145,15 @@ std::vector<Way> position_ways() {
       {"rotary-scaling", "the scaling of rotary angles is left out",
        [](const Case& c) { return when(c.question.config.rope.scaling != arch::RopeScaling::none); },
        [](Case& c, double) { c.question.config.rope.scaling = arch::RopeScaling::none; }},
+      {"rotary-length", "queries and keys are not lengthened by the scaling's attention factor",
+       [](const Case& c) { return when(c.question.config.rope.attention_factor != 1); },
+       [](Case& c, double) { c.question.config.rope.attention_factor = 1; }},
+      {"rotary-local-base", "layers with a window have the others' rotary base",
+       [](const Case& c) { return when(arch::has_local_theta(c.question.config)); },
+       [](Case& c, double) { c.question.config.rope.local_theta = 0; }},
+      {"rotary-everywhere", "layers without positions have rotary ones",
+       [](const Case& c) { return when(c.question.config.rope.skip_every > 0); },
+       [](Case& c, double) { c.question.config.rope.skip_every = 0; }},
       {"rotary-order", "rotary pairs are neighbouring features, but the weights are for halves of a head",
        [](const Case& c) { return when(c.question.config.position == arch::PositionKind::rope); },
        [](Case& c, double) { c.question.ways.neighbours_rotated = true; }},
@@ -145,6 +169,19 @@ std::vector<Way> other_ways() {
       {"norm-epsilon", "the norm's epsilon is {}",
        [](const Case& c) { return others({1e-5, 1e-6, 1e-8, 1e-12}, static_cast<double>(c.question.config.norm_eps)); },
        [](Case& c, double eps) { c.question.config.norm_eps = static_cast<float>(eps); }},
+      {"gain-without-one", "norms multiply by the gain, not by 1 + gain",
+       [](const Case& c) { return when(c.question.config.unit_offset); },
+       [](Case& c, double) { c.question.config.unit_offset = false; }},
+      {"embedding-not-scaled", "rows of the token table are not scaled",
+       [](const Case& c) { return when(c.question.config.embedding_scale != 1); },
+       [](Case& c, double) { c.question.config.embedding_scale = 1; }},
+      {"branches-not-scaled", "what branches give is not scaled when it is added",
+       [](const Case& c) { return when(c.question.config.residual_scale != 1); },
+       [](Case& c, double) { c.question.config.residual_scale = 1; }},
+      {"logits-not-scaled", "logits are not scaled", [](const Case& c) { return when(c.question.config.logit_scale != 1); },
+       [](Case& c, double) { c.question.config.logit_scale = 1; }},
+      {"logits-not-capped", "logits are not capped", [](const Case& c) { return when(c.question.config.logit_softcap > 0); },
+       [](Case& c, double) { c.question.config.logit_softcap = 0; }},
       {"activation", "the activation is {}",
        [](const Case& c) { return others({1, 2, 3, 4}, static_cast<double>(c.question.config.activation)); },
        [](Case& c, double kind) { c.question.config.activation = static_cast<arch::ActivationKind>(kind); }, activation_name},

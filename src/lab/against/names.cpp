@@ -10,11 +10,17 @@ namespace {
 struct Row {
   std::string_view module;  ///< '#' is the block's number
   Place place;
-  int part = -1;  ///< of q, k, v, or of gate, up
+  int part = -1;                                       ///< of q, k, v, or of gate, up
+  bool (*counts)(const arch::ModelConfig&) = nullptr;  ///< of which models it says so; null: of all
 };
 
-// GPT-2's modules in transformers and nanoGPT, then Llama's and Qwen2's.
-constexpr std::array<Row, 29> modules{{{"transformer.drop", Place::embedding},
+bool has_post_norm(const arch::ModelConfig& config) { return config.post_norm; }
+bool has_no_post_norm(const arch::ModelConfig& config) { return !config.post_norm; }
+// Gemma 3 scales rows of tokens in this module, Gemma 2 and Granite behind it.
+bool keeps_embeddings(const arch::ModelConfig& config) { return config.embedding_scale == 1; }
+
+// GPT-2's modules in transformers and nanoGPT, then Llama's and those that are like them.
+constexpr std::array<Row, 33> modules{{{"transformer.drop", Place::embedding},
                                        {"transformer.h.#.ln_1", Place::norm1},
                                        {"transformer.h.#.attn.c_attn", Place::qkv},
                                        {"transformer.h.#.attn.c_proj", Place::attention_out},
@@ -28,21 +34,25 @@ constexpr std::array<Row, 29> modules{{{"transformer.drop", Place::embedding},
                                        {"transformer.h.#.mlp", Place::down},
                                        {"transformer.h.#", Place::block},
                                        {"transformer.ln_f", Place::final_norm},
-                                       {"model.embed_tokens", Place::embedding},
+                                       {"model.embed_tokens", Place::embedding, -1, keeps_embeddings},
                                        {"model.layers.#.input_layernorm", Place::norm1},
                                        {"model.layers.#.self_attn.q_proj", Place::qkv, 0},
                                        {"model.layers.#.self_attn.k_proj", Place::qkv, 1},
                                        {"model.layers.#.self_attn.v_proj", Place::qkv, 2},
                                        {"model.layers.#.self_attn.o_proj", Place::attention_out},
                                        {"model.layers.#.self_attn", Place::attention_out},
-                                       {"model.layers.#.post_attention_layernorm", Place::norm2},
+                                       {"model.layers.#.post_attention_layernorm", Place::norm2, -1, has_no_post_norm},
+                                       {"model.layers.#.post_attention_layernorm", Place::post1, -1, has_post_norm},
+                                       {"model.layers.#.pre_feedforward_layernorm", Place::norm2},
+                                       {"model.layers.#.post_feedforward_layernorm", Place::post2},
                                        {"model.layers.#.mlp.gate_proj", Place::up, 0},
                                        {"model.layers.#.mlp.up_proj", Place::up, 1},
                                        {"model.layers.#.mlp.down_proj", Place::down},
                                        {"model.layers.#.mlp", Place::down},
                                        {"model.layers.#", Place::block},
                                        {"model.norm", Place::final_norm},
-                                       {"lm_head", Place::logits}}};
+                                       {"lm_head", Place::head},
+                                       {"logits", Place::logits}}};
 
 /// The block's number of a name that is the pattern; -1 for another name.
 std::int64_t block_of(std::string_view pattern, std::string_view name) {
@@ -57,8 +67,9 @@ std::int64_t block_of(std::string_view pattern, std::string_view name) {
 }
 
 /// Whether tensor parallelism leaves it whole.
-bool is_replicated(arch::Role role) {
+bool is_replicated(const arch::ModelConfig& config, arch::Role role) {
   using arch::Role;
+  if (role == Role::query_gain || role == Role::key_gain) return !config.qk_norm_whole;
   constexpr std::array cut{Role::token_table, Role::qkv_weight, Role::qkv_bias,    Role::attention_out_weight,
                            Role::up_weight,   Role::up_bias,    Role::down_weight, Role::head_weight};
   return std::ranges::find(cut, role) == cut.end();
@@ -98,7 +109,7 @@ Names::Names(const arch::ModelConfig& config, const std::vector<arch::huggingfac
       meaning.index = i;
       meaning.part = part;
       meaning.decays = infos[i].decay;
-      meaning.replicated = is_replicated(static_cast<arch::Role>(infos[i].role));
+      meaning.replicated = is_replicated(config, static_cast<arch::Role>(infos[i].role));
       meaning.order = static_cast<std::int64_t>(parameters_.size());
       for (int d = 0; d < part.shape.rank(); ++d) meaning.shape.push_back(part.shape[d]);
       parameters_.emplace(part.name, std::move(meaning));
@@ -118,7 +129,7 @@ ActivationMeaning Names::columns_of(Place place, int part) const {
   const std::int64_t all = place == Place::qkv         ? q + 2 * kv
                            : place == Place::up        ? up
                            : place == Place::activated ? ffn
-                           : place == Place::logits    ? config_.vocabulary
+                           : place >= Place::head      ? config_.vocabulary
                                                        : config_.width;
   if (part < 0) return {{}, 0, all, all, {}};
   if (place == Place::up) return {{}, part * ffn, ffn, all, {}};
@@ -128,7 +139,7 @@ ActivationMeaning Names::columns_of(Place place, int part) const {
 std::optional<ActivationMeaning> Names::activation(std::string_view module) const {
   for (const Row& row : modules) {
     const std::int64_t block = block_of(row.module, module);
-    if (block < 0 || block >= config_.layers) continue;
+    if (block < 0 || block >= config_.layers || (row.counts != nullptr && !row.counts(config_))) continue;
     ActivationMeaning meaning = columns_of(row.place, row.part);
     meaning.spot = {row.place, block};
     meaning.shape = {rows_, columns_, meaning.columns};

@@ -65,7 +65,23 @@ struct Rounding {
   std::uint64_t seed = 1;
 };
 
-enum class Place : std::uint8_t { embedding, norm1, qkv, attention_out, norm2, up, activated, down, block, final_norm, logits };
+/// post1, post2: of norms behind branches. head: the product, before logits are scaled and capped.
+enum class Place : std::uint8_t {
+  embedding,
+  norm1,
+  qkv,
+  attention_out,
+  post1,
+  norm2,
+  up,
+  activated,
+  down,
+  post2,
+  block,
+  final_norm,
+  head,
+  logits
+};
 /// A place and the block's number.
 using Spot = std::pair<Place, std::int64_t>;
 
@@ -78,6 +94,9 @@ struct Walked {
 
 /// `rounding`: null for double throughout.
 Walked walk(const Question& question, const Rounding* rounding = nullptr);
+
+/// What attention's scores are multiplied by.
+double score_scale(const arch::ModelConfig& config);
 
 /// The model's parameters in the order of unit_table().
 std::vector<layout::ParameterInfo> parameters_of(const arch::ModelConfig& config);

@@ -61,38 +61,11 @@ double unit_of(std::string_view type) {
   return 0x1p-24;
 }
 
-namespace {
-
-/// The oracle computes GPT-2, Llama and Qwen2: parts that it lacks would look like another system's faults.
-void demand_known(const arch::ModelConfig& config, std::int64_t positions) {
-  std::string parts;
-  const auto lacks = [&](bool has, std::string_view part) {
-    if (has) parts += fmt::format("{}{}", parts.empty() ? "" : ", ", part);
-  };
-  lacks(config.qk_norm, "norms of queries and keys");
-  lacks(config.post_norm, "norms behind branches");
-  lacks(config.residual_scale != 1 || config.logit_scale != 1, "scaled branches and logits");
-  lacks(config.rope.scaling == arch::RopeScaling::longrope, "LongRoPE");
-  lacks(config.unit_offset, "gains of 1 + what is trained");
-  lacks(config.embedding_scale != 1, "scaled embeddings");
-  lacks(config.attention_softcap > 0 || config.logit_softcap > 0, "caps of scores and logits");
-  lacks(config.attention_scale > 0, "scores of another scale");
-  lacks(config.window > 0 && config.window < positions, "a sliding window");
-  lacks(config.rope.skip_every > 0, "layers without rotation");
-  lacks(config.rope.attention_factor != 1, "YaRN's attention factor");
-  if (parts.empty()) return;
-  throw UserError(fmt::format("the model has {}, which verify --against does not recompute", parts),
-                  "it knows GPT-2, Llama and Qwen2");
-}
-
-}  // namespace
-
 Step::Step(const Dump& dump, const checkpoint::huggingface::Weights& weights, Team& team)
     : dump_(dump), config_(weights.config()), dtype_(dtype_of(dump)) {
   right_.facts = dump.facts;
   right_.question.config = config_;
   right_.question.batch = batch_of(dump, config_);
-  demand_known(config_, right_.question.batch.columns);
   share_alike(right_.question);
   auto values = std::make_shared<std::vector<Values>>();
   for (const layout::ParameterInfo& info : parameters_of(config_))
@@ -155,7 +128,7 @@ void Step::add_item(const std::string& name, const DumpTensor& tensor) {
 bool Step::find_activation(Item& item) const {
   constexpr std::size_t start = std::string_view("activation.").size();
   item.kind = Kind::activation;
-  item.activation = names_->activation(item.name == "logits" ? "lm_head" : std::string_view(item.name).substr(start));
+  item.activation = names_->activation(item.name == "logits" ? item.name : std::string_view(item.name).substr(start));
   if (!item.activation) return false;
   const auto [place, block] = item.activation->spot;
   const std::int64_t behind = place >= Place::final_norm ? config_.layers : block;
