@@ -20,6 +20,7 @@ constexpr double most_held_up = 0.02;  // of the time, by saves that the clock a
 
 Trainer::Trainer(TrainerOptions options, TrainerParts parts)
     : options_(std::move(options)), parts_(parts), mfu_(parts.engine.config(), options_.peak_flops) {
+  if (!options_.hosts.empty()) late_ = LateWatch::of(parts.engine.config(), parts.engine.groups());
   if (options_.watches) switches_.emplace(options_.switches, options_.started);
   if (parts_.tokenizer != nullptr && options_.sample.tokens > 0) read_prompt();
 }
@@ -113,7 +114,7 @@ StopCause Trainer::agree(bool& save) {
   save_wanted_ = false;
   if (all[0] == static_cast<std::int64_t>(StopCause::folder_gone)) return StopCause::folder_gone;  // nothing is written
   save = all[1] != 0;
-  tell(&RunListener::met);
+  meet();
   if (running_save_ && all[2] == 0) {
     if (const auto report = running_save_->advance()) tell_save(*report);
   }
@@ -123,6 +124,13 @@ StopCause Trainer::agree(bool& save) {
 bool Trainer::save_due_by_clock() const {
   if (!options_.checkpoint_seconds || running_save_ || saved_ == state_.step) return false;
   return now_seconds() - saved_at_ >= std::max(*options_.checkpoint_seconds, held_up_ / most_held_up);
+}
+
+void Trainer::meet() {
+  tell(&RunListener::met);
+  if (!late_) return;
+  for (const LateChange& who : late_->meet())
+    tell(&RunListener::rank_changed, who, options_.hosts[static_cast<std::size_t>(who.rank)], state_.step);
 }
 
 StopCause Trainer::own_stop_cause() const {
@@ -224,11 +232,13 @@ void Trainer::end_diverged(const std::string& what) { end_.diverged = divergence
 
 void Trainer::one_step() {
   tell(&RunListener::step_begins, state_.step);
-  const double asked = now_seconds();
+  const comm::Communicator& ranks = parts_.engine.groups().all();
+  const double asked = now_seconds(), stood_still = ranks.waited_seconds();
   const data::StepBatches batches = parts_.loader.next();
   tell(&RunListener::spent, "wait for batches", asked);
   const double rate = options_.schedule(state_.step);
   const StepResult result = parts_.engine.step(batches.microbatches, batches.target_count, state_.step, rate);
+  if (late_) late_->add(now_seconds() - asked - (ranks.waited_seconds() - stood_still));
   tell(&RunListener::step_taken, state_.step, batches, result);
   if (!result.finite) {
     ++skipped_;
@@ -255,6 +265,7 @@ void Trainer::tell_step(Metrics& metrics) {
     metrics.val_loss = losses_->validation;
   }
   mfu_.put(metrics);
+  if (late_) metrics.late = late_->worst();
   // Ranks that do not wait for each other do not meet for a log line.
   if (!metrics.staleness) metrics.ranks = gather_times(metrics, parts_.engine.groups().all());
   if (metrics.staleness) metrics.figures.reset();

@@ -17,6 +17,7 @@
 #include "data/tokenizer.h"
 #include "train/engine.h"
 #include "train/evaluator.h"
+#include "train/late/late_watch.h"
 #include "train/lr_schedule.h"
 #include "train/report/run_listener.h"
 #include "train/sample.h"
@@ -47,6 +48,7 @@ struct TrainerOptions {
   io::Path folder;                        ///< of the run
   const io::HeldFolder* held = nullptr;   ///< `folder` as it was when the run began; null: not checked
   SwitchOptions switches;
+  std::vector<std::string> hosts = {};     ///< by rank; empty: cores are shared, and no rank is called late
   double started = 0;                      ///< now_seconds() of the program's start
   std::function<void()> before_save = {};  ///< on rank 0: throws what keeps it from writing into the run's folder; or empty
   Json run;                                ///< goes into checkpoints: what the caller wants back
@@ -96,6 +98,7 @@ class Trainer {
   void stop(StopCause cause);
   /// What the ranks do now, agreed: a reason to leave, or a save.
   StopCause agree(bool& save);
+  void meet();
   /// Why this rank would stop now, or one of another kind.
   StopCause own_stop_cause() const;
   /// Why any rank would stop now: what takes long asks it between its parts. Collective.
@@ -128,6 +131,7 @@ class Trainer {
   std::optional<std::int64_t> durable_;       // the step of the last checkpoint
   std::unique_ptr<RunningSave> running_save_;
   RunningMfu mfu_;
+  std::optional<LateWatch> late_;
   std::int64_t first_step_ = 0;  // where this start of the run began
   bool save_wanted_ = false;
   std::vector<std::int32_t> prompt_;  // of the samples; empty: none is written

@@ -72,6 +72,25 @@ TEST_F(ReportCommand, WhatARunAppendsIsRead) {
   EXPECT_EQ(runs.size(), 1U);
 }
 
+TEST_F(ReportCommand, WhatIsLostToALateRankIsAColumn) {
+  EXPECT_EQ(report({run("one")}).out.find("lost to rank"), std::string::npos);
+  std::string metrics = file("piped/metrics.jsonl");
+  for (std::size_t at = 0; (at = metrics.find("{\"step\":", at)) != std::string::npos; ++at)
+    metrics.insert(at + 1, R"("late_rank":1,"lost_seconds":1e-6,)");
+  io::replace_file(folder_ / "piped/metrics.jsonl", metrics);
+  const Outcome one = report({run("one"), run("piped"), "--json"});
+  ASSERT_EQ(one.code, 0) << one.err;
+  const RunData piped = read_runs({run("piped")})[0];
+  EXPECT_EQ(piped.steps.back().late_rank, 1);
+  EXPECT_NEAR(piped.account()[static_cast<std::size_t>(train::StepPart::lost)], 1e-6, 1e-12);
+  EXPECT_NE(one.out.find("lost_to_late_ranks_seconds"), std::string::npos) << one.out;
+  EXPECT_NE(report({run("piped")}).out.find("lost to rank 1"), std::string::npos);
+  EXPECT_NE(report_page({piped}).find("lost to rank 1"), std::string::npos);
+  std::ofstream(folder_ / "one/metrics.jsonl", std::ios::app)
+      << lines("one").back().dump().insert(1, R"("late_rank":0,"lost_seconds":1,)") + "\n";
+  EXPECT_NE(report_page(read_runs({run("one"), run("piped")})).find("lost to late ranks"), std::string::npos);
+}
+
 TEST_F(ReportCommand, AResumedRunsStepsStandOnce) {
   const std::string metrics = file("one/metrics.jsonl");
   const std::string again = metrics.substr(metrics.find("{\"step\":6"));

@@ -65,6 +65,15 @@ TEST_F(Watch, FollowsRuns) {
   EXPECT_TRUE(hears(reader, "two/metrics.jsonl, line 1"));
 }
 
+TEST_F(Watch, WhatIsLostToALateRankIsSaidOfTheRun) {
+  ASSERT_EQ(lockstep(words("one")).code, 0);
+  std::string metrics = file("one/metrics.jsonl");
+  metrics.insert(metrics.rfind("{\"step\":") + 1, R"("late_rank":1,"lost_seconds":1e-6,)");
+  io::replace_file(folder_ / "one/metrics.jsonl", metrics);
+  start({run("one")});
+  EXPECT_TRUE(says(get("/").body, "one: has ended, step 8 of 8, 1 us of it lost to rank 1")) << get("/").body;
+}
+
 TEST_F(Watch, TextOfARunIsNoMarkup) {
   const std::string name = "a<b>&\"c", evil = "</script><script>alert(1)</script>\r\n\r\nevent: x\r\"'<img src=x>";
   ASSERT_EQ(lockstep(words("plain")).code, 0);

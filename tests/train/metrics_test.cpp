@@ -1,6 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <memory>
+#include <numeric>
+
 #include "arch/flops.h"
+#include "io/file.h"
+#include "support/temp_folder.h"
 #include "support/tiny_engine.h"
 #include "train/report/book_lines.h"
 #include "train/report/log_lines.h"
@@ -88,6 +94,60 @@ TEST(Metrics, TheNoiseScaleIsReadAsItWasWritten) {
   EXPECT_EQ(to_json(m).find("noise_scale"), nullptr) << "noise hides the gradient";
   EXPECT_EQ(logged_step(to_json(m), 1).noise->square, -2);
   EXPECT_FALSE(logged_step(to_json(Metrics{}), 1).noise);
+}
+
+TEST(Metrics, WhatIsLostToALateRankIsAPartOfTheStepsSum) {
+  Metrics m;
+  m.dt = 1;
+  m.dtf = 0.2;
+  m.dtb = 0.6;  // with the update, which has the wait for gradients
+  m.update_seconds = 0.3;
+  m.exposed_seconds = 0.25;
+  const auto sum = [](const LoggedStep& step) { return std::accumulate(step.parts.begin(), step.parts.end(), 0.0); };
+  const LoggedStep quiet = logged_step(to_json(m), 1);
+  EXPECT_FALSE(quiet.late_rank);
+  EXPECT_EQ(quiet.in(StepPart::lost), 0);
+  m.late = LateRank{.rank = 3, .seconds = 0.125, .factor = 1.3};
+  EXPECT_EQ(lost_in_words(m.late), ", 125 ms of a step lost to rank 3");
+  EXPECT_NE(log_line(m).find(" late_rank=3 lost_seconds=0.125000"), std::string::npos) << log_line(m);
+  const LoggedStep waits = logged_step(to_json(m), 1);
+  EXPECT_EQ(waits.late_rank, 3);
+  EXPECT_EQ(waits.in(StepPart::lost), 0.125);
+  EXPECT_EQ(waits.in(StepPart::exposed), 0.125) << "rank 0 waits for its gradients";
+  EXPECT_EQ(waits.in(StepPart::backward), quiet.in(StepPart::backward));
+  EXPECT_NEAR(sum(waits), sum(quiet), 1e-12);
+  m.late->seconds = 0.4;  // more than that wait: the rest is in the passes, which wait for messages and sums
+  const LoggedStep inside = logged_step(to_json(m), 1);
+  EXPECT_EQ(inside.in(StepPart::exposed), 0);
+  EXPECT_NEAR(inside.in(StepPart::lost), 0.4, 1e-12);
+  EXPECT_NEAR(inside.in(StepPart::forward), 0.2 - 0.15 * 0.2 / 0.5, 1e-12);
+  EXPECT_NEAR(sum(inside), sum(quiet), 1e-12);
+  m.late->rank = 0;  // its own passes are longer
+  const LoggedStep own = logged_step(to_json(m), 1);
+  EXPECT_EQ(own.in(StepPart::exposed), 0.25);
+  EXPECT_NEAR(own.in(StepPart::lost), 0.4, 1e-12);
+  EXPECT_NEAR(sum(own), sum(quiet), 1e-12);
+}
+
+TEST(Progress, ALateRankIsNamedWithItsHost) {
+  const TempFolder folder;
+  const io::Path file = folder.path() / "said";
+  {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(file.c_str(), "w"), std::fclose);
+    Log log(out.get(), Level::info);
+    LogLines lines(log, "");
+    lines.rank_changed({{.rank = 3, .seconds = 0.034, .factor = 1.3}, true}, "b12", 240);
+    lines.rank_changed({{.rank = 3, .seconds = 0.034, .factor = 1.3, .by_peers = false}, true}, "b12", 250);
+    lines.rank_changed({{.rank = 3}, false}, "b12", 400);
+  }
+  const std::string said = io::read_file(file);
+  EXPECT_NE(
+      said.find("step 240: the other ranks wait 34 ms of each step for rank 3 on b12, whose work takes 1.30 times as long as "
+                "theirs; look there for other programs, heat, and slow memory or disks"),
+      std::string::npos)
+      << said;
+  EXPECT_NE(said.find("1.30 times as long as before;"), std::string::npos) << said;
+  EXPECT_NE(said.find("step 400: the other ranks wait no longer for rank 3 on b12"), std::string::npos) << said;
 }
 
 TEST(Progress, LinesOfTheBooksLog) {

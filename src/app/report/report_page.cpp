@@ -95,7 +95,7 @@ std::string noise(const std::vector<RunData>& runs, bool by_tokens) {
 
 std::string account(const std::vector<RunData>& runs) {
   std::vector<std::string> names;
-  for (std::size_t part = 0; part < train::kStepParts; ++part) names.emplace_back(name_of(static_cast<train::StepPart>(part)));
+  for (std::size_t part = 0; part < train::kStepParts; ++part) names.push_back(name_of(static_cast<train::StepPart>(part), runs));
   std::vector<Bar> bars;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const double step = runs[i].seconds();
@@ -200,9 +200,11 @@ std::string sections(const std::vector<RunData>& runs) {
                       speed("Model FLOPs utilisation, % (running mean)", &train::LoggedStep::mfu, runs, by_tokens));
   if (const std::string scales = noise(runs, by_tokens); !scales.empty())
     body += section("Noise", "Tokens of a step from which on more of them hardly save steps (docs/optimizers.md).", scales);
-  body += section("Where a step's time goes",
-                  "Rank 0, medians of the logged steps but the first. Passes include waiting for other stages and layers' sums.",
-                  account(runs) + table(account_table(runs).turned().lines(), runs, true));
+  body += section(
+      "Where a step's time goes",
+      "Rank 0, medians of the logged steps but the first. Passes include waiting for other stages and layers' sums. What is lost "
+      "to a late rank is a mean, and is in no other part.",
+      account(runs) + table(account_table(runs).turned().lines(), runs, true));
   if (std::ranges::any_of(runs, [](const RunData& run) { return run.ranks() > 1; })) {
     body += section("Communication",
                     "Waiting for gradients: what the backward pass does not hide. The bubble is the part of a step's passes in "

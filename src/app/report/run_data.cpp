@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "app/settings/keys.h"
 #include "app/settings/run_layout.h"
@@ -60,7 +61,21 @@ std::array<double, train::kStepParts> RunData::account() const {
   std::array<double, train::kStepParts> all{};
   for (std::size_t part = 0; part < train::kStepParts; ++part)
     all[part] = median_over(steps, [&](const train::LoggedStep& step) { return step.parts[part]; });
+  double& lost = all[static_cast<std::size_t>(train::StepPart::lost)];
+  lost = 0;
+  for (const train::LoggedStep& step : steps) lost += step.in(train::StepPart::lost) / static_cast<double>(steps.size());
   return all;
+}
+
+std::string name_of(train::StepPart part, const std::vector<RunData>& runs) {
+  std::set<int> ranks;
+  for (const RunData& run : runs) {
+    for (const train::LoggedStep& step : run.steps) {
+      if (step.late_rank) ranks.insert(*step.late_rank);
+    }
+  }
+  if (part == train::StepPart::lost && ranks.size() == 1) return fmt::format("lost to rank {}", *ranks.begin());
+  return std::string(train::name_of(part));
 }
 
 std::optional<double> RunData::waiting() const {

@@ -49,6 +49,7 @@ struct RunData {
   double mfu() const;                 ///< percent of the peak that was timed when the run began
   std::optional<double> hfu() const;  ///< likewise; none: an older version made the run
   std::optional<double> tflops_per_rank() const;
+  /// What is lost to late ranks is a mean.
   std::array<double, train::kStepParts> account() const;
   /// What rank 0 exchanges in a step for a purpose; none as LoggedStep::exchanged.
   std::optional<comm::Exchanged> exchanged(comm::Purpose purpose) const;
@@ -79,6 +80,8 @@ std::vector<Problem> read_again(const std::vector<std::string>& folders, std::ve
 /// The runs of these folders, each of which is a run's or has runs in it (runs_in); of the latter those that have metrics. Throws
 /// UserError with every folder that has no run, or a run without metrics, and every run that is named twice.
 std::vector<RunData> read_runs(const std::vector<std::string>& folders);
+/// The part's name, which says the rank that is late where one is in all of these runs.
+std::string name_of(train::StepPart part, const std::vector<RunData>& runs);
 /// Whether losses are to be compared at equal tokens, because steps have different numbers of them.
 bool compares_by_tokens(const std::vector<RunData>& runs);
 

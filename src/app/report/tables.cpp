@@ -70,8 +70,8 @@ Table origin_table(const std::vector<RunData>& runs) {
 Table account_table(const std::vector<RunData>& runs) {
   std::vector<Column> columns{{"run", "run"}, {"step_seconds", "step"}};
   for (std::size_t i = 0; i < train::kStepParts; ++i) {
-    const std::string_view name = name_of(static_cast<train::StepPart>(i));
-    columns.push_back({key_of(name, "seconds"), std::string(name)});
+    const auto part = static_cast<train::StepPart>(i);
+    columns.push_back({key_of(name_of(part), "seconds"), name_of(part, runs)});
   }
   Table table(std::move(columns));
   for (const RunData& run : runs) {

@@ -85,10 +85,12 @@ comm::CoreSharing without_servers(const RankOptions& options, const comm::Commun
 void run_rank(const RankOptions& options, comm::Communicator& world, Transport transport, const std::vector<int>& cores,
               const comm::CoreSharing& all, const std::function<void(Session&)>& body) {
   const comm::CoreSharing sharing = without_servers(options, world, all);
-  const ScopedCores scoped(share_of_cores(cores, sharing.rank, sharing.ranks));
+  const std::vector<int> share = share_of_cores(cores, sharing.rank, sharing.ranks);
+  const ScopedCores scoped(share);
   const std::unique_ptr<comm::Communicator> around = options.around ? options.around(world) : nullptr;
-  Session session(threads_of(options, cores, sharing), kernels_of(options), around ? *around : world, transport,
-                  choose_device(options.device, sharing.rank));
+  const int threads = threads_of(options, cores, sharing);
+  Session session(threads, kernels_of(options), around ? *around : world, transport, choose_device(options.device, sharing.rank),
+                  sharing.ranks > std::ssize(cores) || threads > std::ssize(share));
   body(session);
 }
 
@@ -143,9 +145,10 @@ std::string_view name_of(Transport transport) {
 }
 
 Session::Session(int threads, const ops::CpuOptions& kernels, comm::Communicator& world, Transport transport,
-                 const Device& device)
+                 const Device& device, bool crowded)
     : world_(world),
       transport_(transport),
+      crowded_(crowded),
       agreed_(agree_on(kernels, world)),
       runtime_(open_runtime(device, {.threads = threads})),
       stream_(runtime_->make_stream()) {

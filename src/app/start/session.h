@@ -30,10 +30,10 @@ struct AgreedKernels {
 class Session {
  public:
   /// The ranks first agree on their kernels: all use the narrowest instruction set that any rank has or asks for. `world`
-  /// outlives the session. threads 0: every core the calling thread may use. Throws UserError for what the machine or the build
-  /// lacks. Collective.
+  /// outlives the session. threads 0: every core the calling thread may use. `crowded`: this host's ranks have more threads than
+  /// it has cores. Throws UserError for what the machine or the build lacks. Collective.
   Session(int threads, const ops::CpuOptions& kernels, comm::Communicator& world, Transport transport = Transport::self,
-          const Device& device = {});
+          const Device& device = {}, bool crowded = false);
 
   Runtime& runtime() { return *runtime_; }
   /// The agreed kernels, made by the first call.
@@ -43,6 +43,7 @@ class Session {
   std::unique_ptr<ops::Ops> make_ops(ops::OpObserver* observer, std::optional<ops::Bf16Order> order = {}) const;
   comm::Communicator& world() const { return world_; }
   bool lead() const { return world_.rank() == 0; }
+  bool crowded() const { return crowded_; }
   Transport transport() const { return transport_; }
   /// The one rank of its process that sees to what concerns the process: signals and the clock.
   bool leads_process() const { return lead() || transport_ == Transport::mpi; }
@@ -58,6 +59,7 @@ class Session {
  private:
   comm::Communicator& world_;
   const Transport transport_;
+  const bool crowded_;
   const AgreedKernels agreed_;
   const std::unique_ptr<Runtime> runtime_;
   const std::unique_ptr<Stream> stream_;

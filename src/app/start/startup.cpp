@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <ctime>
 #include <random>
 
 #include "app/cli/build_info.h"
+#include "app/cli/process.h"
 #include "app/settings/choices.h"
 #include "app/settings/keys.h"
 #include "app/settings/run_layout.h"
@@ -17,6 +19,7 @@
 #include "arch/parameters.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "comm/text.h"
 #include "device/choose_device.h"
 #include "layout/canonical_grid.h"
 #include "ops/cpu/options.h"
@@ -156,6 +159,12 @@ void log_plainly(Log& log, const StartupFacts& facts, const Session& session) {
   log_kernels(log, config, session);
   const std::string named = io::Path(facts.run_folder).filename() == facts.run_name ? "" : ", named " + facts.run_name;
   log.info(fmt::format("Run:      {}{}", facts.run_folder, named));
+}
+
+std::vector<std::string> quiet_hosts(const Session& session, comm::Communicator& ranks) {
+  std::vector<std::string> hosts = comm::all_texts(ranks, session.crowded() ? "" : host_name());
+  if (std::ranges::count(hosts, "") > 0) hosts.clear();
+  return hosts;
 }
 
 std::string model_tree(const arch::ModelConfig& m) {

@@ -3,6 +3,7 @@
 // The lines that a training run starts with: few, or WordPlay's (docs/configuration.md), in its order.
 
 #include <string>
+#include <vector>
 
 #include "app/settings/run_config.h"
 #include "app/start/session.h"
@@ -36,6 +37,9 @@ void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& 
 
 /// How the ranks share the model and its samples, where there are several.
 void log_layout(Log& log, const layout::ParallelPlan& plan);
+
+/// The host of each of `ranks`; empty where a host has more threads than cores, so that its ranks are late by turns. Collective.
+std::vector<std::string> quiet_hosts(const Session& session, comm::Communicator& ranks);
 
 /// The model as PyTorch would print it.
 std::string model_tree(const arch::ModelConfig& model);

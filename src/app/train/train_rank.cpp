@@ -301,6 +301,7 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
   const Json references = bring_references(run.config, run.start, run.corpus, run.identity, text, engine, session, run.log);
   train::TrainerOptions options = trainer_options(run, steps);
+  options.hosts = quiet_hosts(session, groups.all());
   if (!references.is_null()) options.run.set("references", references);
   had.peak_flops = options.peak_flops;
   if (session.lead()) record(run, had);
@@ -308,10 +309,9 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
                                               run.corpus.tokenizer.get(), session.team(), run.log});
   train::TrainingHistory history;
   const train::MemoryUse memory{.kept = had.kept_bytes(), .committed = had.all_bytes()};
-  train::RunListeners outputs = outputs_of(run, steps, state, memory, engine, history, std::move(tasks));
   const std::int64_t batches = text.train_windows().batches() + text.val_windows().batches();
   announce_start(run, train::note_of_long_evaluation(engine, batches, had.peak_flops));
-  trainer.run(state, std::move(outputs));
+  trainer.run(state, outputs_of(run, steps, state, memory, engine, history, std::move(tasks)));
   engine.control().leave();
   return history;
 }

@@ -33,11 +33,13 @@ double silence_of(const RunData& run) {
   return gone ? 0 : std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
 }
 
-/// "going on, step 120 of 5,000, 12.0 min left".
+/// "going on, step 120 of 5,000, 12.0 min left"; while a rank is late, also what is lost to it.
 std::string state_of(const RunData& run) {
   const std::int64_t step = run.steps.back().step, all = run.config.train.max_iters;
   const bool counts = !run.config.train.max_epochs && step <= all;
-  const std::string at = fmt::format("step {}{}", format_count(step), counts ? fmt::format(" of {}", format_count(all)) : "");
+  std::string at = fmt::format("step {}{}", format_count(step), counts ? fmt::format(" of {}", format_count(all)) : "");
+  if (const train::LoggedStep& last = run.steps.back(); last.late_rank)
+    at += fmt::format(", {} of it lost to rank {}", format_seconds(last.in(train::StepPart::lost)), *last.late_rank);
   if (!is_written(run.folder)) return fmt::format("has ended, {}", at);
   constexpr double minute = 60, patience = 3;
   const double silence = silence_of(run), line = run.seconds() * static_cast<double>(run.config.train.log_interval);

@@ -20,12 +20,17 @@ std::string log_line(const Metrics& m) {
   for (std::size_t i = 0; m.figures && i < m.figures->names.size(); ++i)
     line += fmt::format(" {}={:.6f}", m.figures->names[i], m.figures->values[i]);
   if (m.staleness) line += fmt::format(" staleness={:.3f} staleness_max={}", m.staleness->mean, m.staleness->greatest);
+  if (m.late) line += fmt::format(" late_rank={} lost_seconds={:.6f}", m.late->rank, m.late->seconds);
   if (m.offload) {
     const auto bytes = [](std::int64_t count) { return static_cast<double>(count) / 1e9; };
     line += fmt::format(" offload_read_gb={:.3f} offload_written_gb={:.3f} offload_wait={:.6f}", bytes(m.offload->read),
                         bytes(m.offload->written), m.offload->waited);
   }
   return line;
+}
+
+std::string lost_in_words(const std::optional<LateRank>& late) {
+  return late ? fmt::format(", {} of a step lost to rank {}", format_seconds(late->seconds), late->rank) : "";
 }
 
 std::string legend() {
@@ -54,6 +59,14 @@ std::string legend() {
 void LogLines::step_done(const Metrics& m) {
   if (!m.finite) log_.warning(fmt::format("step {}: the gradient is not finite; the update was left out", m.step));
   if (m.targets == 0) log_.warning(fmt::format("step {}: the loss mask leaves no target; the update was left out", m.step));
+}
+
+void LogLines::rank_changed(const LateChange& who, const std::string& host, std::int64_t step) {
+  if (!who.late) return log_.info(fmt::format("step {}: the other ranks wait no longer for rank {} on {}", step, who.rank, host));
+  log_.warning(fmt::format(
+      "step {}: the other ranks wait {} of each step for rank {} on {}, whose work takes {:.2f} times as long as {}; look there "
+      "for other programs, heat, and slow memory or disks",
+      step, format_seconds(who.seconds), who.rank, host, who.factor, who.by_peers ? "theirs" : "before"));
 }
 
 void LogLines::logged(const Metrics& m) { log_.info(log_line(m)); }

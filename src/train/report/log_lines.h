@@ -12,6 +12,8 @@ namespace lockstep::train {
 
 /// "step=10 loss=3.154310 dt=0.282833 ..."
 std::string log_line(const Metrics& metrics);
+/// ", 34.1 ms of a step lost to rank 3"; empty where no rank is late.
+std::string lost_in_words(const std::optional<LateRank>& late);
 /// The table titled "Training Legend".
 std::string legend();
 
@@ -20,6 +22,7 @@ class LogLines : public RunListener {
   /// `prompt` of the samples, as it was typed. The log outlives this.
   LogLines(Log& log, std::string prompt) : log_(log), prompt_(std::move(prompt)) {}
   void step_done(const Metrics& m) override;
+  void rank_changed(const LateChange& who, const std::string& host, std::int64_t step) override;
   void logged(const Metrics& m) override;
   void evaluated(const Losses& losses, double begun) override;
   void sampled(const std::optional<std::string>& text) override;

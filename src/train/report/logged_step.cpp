@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 
@@ -14,8 +15,8 @@
 namespace lockstep::train {
 
 std::string_view name_of(StepPart part) {
-  static constexpr std::array<std::string_view, kStepParts> names{"forward", "backward",         "waiting for gradients of ranks",
-                                                                  "update",  "waiting for data", "rest"};
+  static constexpr std::array<std::string_view, kStepParts> names{
+      "forward", "backward", "waiting for gradients of ranks", "update", "waiting for data", "lost to late ranks", "rest"};
   return names[static_cast<std::size_t>(part)];
 }
 
@@ -37,6 +38,23 @@ comm::Traffic traffic_of(const Json& json) {
     }
   }
   return traffic;
+}
+
+/// What is lost to another rank is in rank 0's wait for gradients, and behind that in its passes, which wait for messages and
+/// sums. What is lost to rank 0 is in its own passes.
+void set_lost(LoggedStep& step, int rank, double seconds) {
+  step.late_rank = rank;
+  double& lost = step.in(StepPart::lost);
+  const auto take = [&](StepPart part, double share) {
+    const double taken = std::min(step.in(part), share);
+    step.in(part) -= taken;
+    lost += taken;
+  };
+  if (rank != 0) take(StepPart::exposed, seconds);
+  const double left = seconds - lost, forward = step.in(StepPart::forward), passes = forward + step.in(StepPart::backward);
+  if (passes <= 0) return;
+  take(StepPart::forward, left * forward / passes);
+  take(StepPart::backward, left * (passes - forward) / passes);
 }
 
 }  // namespace
@@ -63,17 +81,13 @@ LoggedStep logged_step(const Json& line, double microbatches) {
   step.seconds = number("dt");
   step.tokens = std::round(step.tokens_per_second * step.seconds);
   const double update = number("update_seconds"), exposed = number("exposed_seconds");
-  double known = 0;
-  const auto put = [&](StepPart part, double seconds) {
-    step.parts[static_cast<std::size_t>(part)] = seconds;
-    known += seconds;
-  };
-  put(StepPart::forward, microbatches * number("dtf"));
-  put(StepPart::backward, at_least_nothing(microbatches * number("dtb") - update));
-  put(StepPart::exposed, exposed);
-  put(StepPart::update, at_least_nothing(update - exposed));
-  put(StepPart::data, number("data_wait"));
-  put(StepPart::rest, at_least_nothing(step.seconds - known));
+  step.in(StepPart::forward) = microbatches * number("dtf");
+  step.in(StepPart::backward) = at_least_nothing(microbatches * number("dtb") - update);
+  step.in(StepPart::exposed) = exposed;
+  step.in(StepPart::update) = at_least_nothing(update - exposed);
+  step.in(StepPart::data) = number("data_wait");
+  step.in(StepPart::rest) = at_least_nothing(step.seconds - std::accumulate(step.parts.begin(), step.parts.end(), 0.0));
+  if (const Json* late = line.find("late_rank")) set_lost(step, static_cast<int>(late->integer()), number("lost_seconds"));
   if (const Json* ranks = line.find("ranks")) {
     const Json& spread = ranks->at("exposed");
     step.exposed = {spread.at("min").number(), spread.at("max").number()};

@@ -18,7 +18,7 @@
 namespace lockstep::train {
 
 /// Where rank 0's time in a step goes.
-enum class StepPart : std::uint8_t { forward, backward, exposed, update, data, rest, count };
+enum class StepPart : std::uint8_t { forward, backward, exposed, update, data, lost, rest, count };
 inline constexpr auto kStepParts = static_cast<std::size_t>(StepPart::count);
 std::string_view name_of(StepPart part);
 
@@ -34,8 +34,10 @@ struct LoggedStep {
   std::optional<comm::Traffic> exchanged;            ///< of rank 0; none: it is alone, or an older version made the run
   std::optional<double> hfu, tflops_per_rank;        ///< older versions: none
   std::optional<parallel::GradientNoise> noise;      ///< of the steps since the line before
+  std::optional<int> late_rank;                      ///< that StepPart::lost is lost to
   std::optional<PipelineSeconds> pipeline;           ///< means over all ranks
 
+  double& in(StepPart part) { return parts[static_cast<std::size_t>(part)]; }
   double in(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
 };
 /// Of a run with as many micro-batches.

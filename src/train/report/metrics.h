@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 #include "parallel/groups.h"
 #include "train/engine_config.h"
+#include "train/late/late_ranks.h"
 
 namespace lockstep::train {
 
@@ -37,7 +38,8 @@ struct Metrics : StepResult {
   std::optional<double> train_loss, val_loss;  ///< of the last evaluation; in the log line alone
   double learning_rate = 0;
   double data_wait = 0;
-  RankTimes ranks;  ///< of a step that is logged: how the ranks' times differ; empty for one rank
+  std::optional<LateRank> late;  ///< the rank that the others wait for; of a step that is logged, on rank 0
+  RankTimes ranks;               ///< of a step that is logged: how the ranks' times differ; empty for one rank
 };
 
 /// A step that took the clock `dt` seconds; without what the loop alone knows.

@@ -46,6 +46,10 @@ Json to_json(const Metrics& m) {
                            {"update_seconds", m.update_seconds},
                            {"data_wait", m.data_wait},
                            {"exposed_seconds", m.exposed_seconds}};
+  if (m.late) {
+    json.set("late_rank", m.late->rank);
+    json.set("lost_seconds", m.late->seconds);
+  }
   put(json, m.figures);
   const comm::CollectiveSeconds by_kind = m.exchanged.waited();
   Json waited;

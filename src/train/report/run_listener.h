@@ -37,6 +37,8 @@ class RunListener {
   /// The engine has done that step; its batches and gradients are still there.
   virtual void step_taken(std::int64_t /*step*/, const data::StepBatches& /*batches*/, const StepResult& /*result*/) {}
   virtual void step_done(const Metrics& /*metrics*/) {}
+  /// After so many steps a rank is late, or no longer. `host`: where it runs. Rank 0.
+  virtual void rank_changed(const LateChange& /*who*/, const std::string& /*host*/, std::int64_t /*step*/) {}
   /// Every log_interval steps, after step_done(). Rank 0.
   virtual void logged(const Metrics& /*metrics*/) {}
   /// An evaluation that the run's files keep, before evaluated(). Rank 0.

@@ -87,6 +87,7 @@ std::vector<Scalar> scalars_of(const Metrics& m) {
                               {"speed/dt", m.dt},
                               {"speed/data_wait", m.data_wait},
                               {"speed/exposed_seconds", m.exposed_seconds}};
+  if (m.late) scalars.push_back({"speed/lost_seconds", m.late->seconds});
   for (const auto& [purpose, all] : sent_by_purpose(m.exchanged)) {
     scalars.push_back({"exchange/" + purpose + "_sent_bytes", static_cast<double>(all.sent)});
     scalars.push_back({"exchange/" + purpose + "_waited", all.waited});

@@ -38,6 +38,7 @@ void WandbHistory::logged(const Metrics& m) {
   row.set("Timing/hfu", m.hfu);
   if (const auto scale = m.noise ? m.noise->scale() : std::nullopt) row.set("Training/noise_scale", *scale);
   row.set("Timing/tflops_per_gpu", m.tflops_per_gpu);
+  if (m.late) row.set("Timing/lost_seconds", m.late->seconds);
   for (const auto& [purpose, all] : sent_by_purpose(m.exchanged)) {
     row.set("Exchange/" + purpose + "_sent_bytes", all.sent);
     row.set("Exchange/" + purpose + "_waited", all.waited);
