@@ -77,6 +77,9 @@ TEST(LaunchJob, SeveralHosts) {
             "mpirun -n 4 --bind-to none --host a:2,b:2 --map-by ppr:2:node -x HOSTFILE -x NHOSTS -x NGPU_PER_HOST -x NGPUS "
             "-x DIST_LAUNCH " +
                 std::string(kRest));
+  Recorded drill = box;
+  drill.variables["LOCKSTEP_DRILL"] = "{}";
+  EXPECT_NE(command_of(drill, {.ranks = 4, .hostfile = "hosts"}).find(" -x LOCKSTEP_DRILL "), std::string::npos);
   box.files["elsewhere"] = "a\n";
   EXPECT_EQ(command_of(box, {.ranks = 2, .hostfile = "elsewhere"}),
             "mpirun -n 2 --bind-to none --host a:2 --map-by ppr:2:node -x HOSTFILE -x NHOSTS -x NGPU_PER_HOST -x NGPUS "

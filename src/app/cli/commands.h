@@ -20,6 +20,7 @@ Command bench_command();
 Command plan_command();
 Command verify_command();
 Command demo_command();
+Command drill_command();
 Command report_command();
 Command watch_command();
 Command sweep_command();

@@ -7,6 +7,7 @@
 
 #include "app/folder/manifest.h"
 #include "base/shell.h"
+#include "train/report/drill_fault.h"
 
 namespace lockstep::launch {
 namespace {
@@ -88,6 +89,7 @@ std::vector<std::string> mpirun(const Facts& facts, const Machine& machine) {
     for (const std::string& host : facts.hosts) slots += fmt::format("{}{}:{}", slots.empty() ? "" : ",", host, facts.per_host);
     words.insert(words.end(), {"--host", slots, "--map-by", fmt::format("ppr:{}:node", facts.per_host)});
     for (const auto& [name, value] : told_of(facts, {})) words.insert(words.end(), {"-x", name});
+    if (machine.variables.contains(train::DrillFault::variable)) words.insert(words.end(), {"-x", train::DrillFault::variable});
   }
   if (facts.per_host > machine.cores) words.emplace_back("--oversubscribe");
   return words;

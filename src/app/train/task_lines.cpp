@@ -4,7 +4,23 @@
 
 #include <utility>
 
+#include "base/number_text.h"
+#include "comm/agreement.h"
+
 namespace lockstep::app {
+
+std::vector<data::Task> tasks_of(const RunConfig& config, const data::Corpus& corpus, comm::Communicator& world) {
+  std::vector<data::Task> tasks;
+  if (!config.eval.tasks) return tasks;
+  comm::together(world, [&] {
+    if (!corpus.tokenizer) {
+      throw UserError(fmt::format("eval.tasks = {}: the text has no tokenizer", *config.eval.tasks),
+                      "prepare it with lockstep prepare, or leave eval.tasks out");
+    }
+    for (const std::string& task : parts_of_list(*config.eval.tasks, ',')) tasks.push_back(data::read_task(task));
+  });
+  return tasks;
+}
 
 TaskLines::TaskLines(std::vector<data::Task> tasks, const JudgeParts& parts, std::unique_ptr<io::AppendedFile> file)
     : tasks_(std::move(tasks)), judge_(parts), log_(parts.log), file_(std::move(file)) {}

@@ -7,10 +7,16 @@
 #include <vector>
 
 #include "app/eval_task.h"
+#include "app/settings/run_config.h"
+#include "comm/communicator.h"
+#include "data/corpus.h"
 #include "io/appended_file.h"
 #include "train/report/run_listener.h"
 
 namespace lockstep::app {
+
+/// The tasks of eval.tasks, which are read with the text's tokenizer. Throws UserError. Collective.
+std::vector<data::Task> tasks_of(const RunConfig& config, const data::Corpus& corpus, comm::Communicator& world);
 
 class TaskLines final : public train::RunListener {
  public:

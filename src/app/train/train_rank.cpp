@@ -29,7 +29,6 @@
 #include "app/train/run_summary.h"
 #include "app/train/task_lines.h"
 #include "app/train/trainer_options.h"
-#include "base/number_text.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
 #include "comm/agreement.h"
@@ -40,6 +39,7 @@
 #include "lab/machine.h"
 #include "train/evaluator.h"
 #include "train/report/book_lines.h"
+#include "train/report/drill_fault.h"
 #include "train/report/history.h"
 #include "train/report/log_lines.h"
 #include "train/report/metrics_file.h"
@@ -236,20 +236,6 @@ std::unique_ptr<TaskLines> task_lines(const Run& run, std::vector<data::Task> ta
   return std::make_unique<TaskLines>(std::move(tasks), parts, std::move(file));
 }
 
-/// The tasks of eval.tasks. Collective.
-std::vector<data::Task> tasks_of(const Run& run) {
-  std::vector<data::Task> tasks;
-  if (!run.config.eval.tasks) return tasks;
-  comm::together(run.session.world(), [&] {
-    if (!run.corpus.tokenizer) {
-      throw UserError(fmt::format("eval.tasks = {}: the text has no tokenizer", *run.config.eval.tasks),
-                      "prepare it with lockstep prepare, or leave eval.tasks out");
-    }
-    for (const std::string& task : parts_of_list(*run.config.eval.tasks, ',')) tasks.push_back(data::read_task(task));
-  });
-  return tasks;
-}
-
 /// Who is told of a run that starts behind `state`, in this order.
 train::RunListeners outputs_of(const Run& run, const Steps& steps, const train::RunState& state, const train::MemoryUse& memory,
                                train::Engine& engine, train::TrainingHistory& history, std::vector<data::Task> tasks) {
@@ -258,6 +244,7 @@ train::RunListeners outputs_of(const Run& run, const Steps& steps, const train::
   train::RunListeners outputs;
   const auto add = [&]<class Output>(std::unique_ptr<Output> output) { outputs.push_back(std::move(output)); };
   add(std::make_unique<train::HistoryKeeper>(history));
+  train::add_drill(outputs, engine, run.log);
   if (!tasks.empty()) add(task_lines(run, std::move(tasks), engine));
   if (run.traced)
     add(std::make_unique<train::RunTrace>(run.folder.trace_file(), config.log.trace_steps, run.traced->log(),
@@ -288,7 +275,7 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   Memories memories;  // first, so that it goes last: a thread of the text's reads ahead into it
   train::Engine engine(run.settings(), session.runtime(), *run.ops, roles.group(), roles.updater());
   const parallel::Groups& groups = engine.groups();
-  std::vector<data::Task> tasks = tasks_of(run);
+  std::vector<data::Task> tasks = tasks_of(run.config, run.corpus, session.world());
   TrainingData text(run.config, run.settings(), run.corpus, session, groups.data(), run.log);
   const Steps steps = length_of_run(run.config, text, groups.all());
   demand_memory({run.config, run.settings(), groups.at(), session.runtime().device(), run.made.memory}, session.world());
