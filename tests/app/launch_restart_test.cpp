@@ -49,6 +49,13 @@ TEST(LaunchRestart, ARetryLetsTheRanksFindWhatToGoOnFrom) {
   EXPECT_EQ(restart.retry(2), with(with(words, often), "train.init_from=auto"));
   save_checkpoint(run);
   EXPECT_EQ(restart.retry(2), with(with(words, often), "train.init_from=auto"));
+  EXPECT_TRUE(problems.empty());
+}
+
+TEST(LaunchRestart, ATrainingThatResumesIsStartedAgainAsItWas) {
+  const TempFolder folder;
+  const Words words{"train", "log.dir=" + (folder / "run").string()};
+  std::vector<Problem> problems;
   for (const char* from : {"resume", "auto"}) {
     const Words resumed = with(words, std::string("train.init_from=") + from);
     EXPECT_EQ(Restart(resumed, {true, "now"}, problems).retry(2), with(resumed, often));

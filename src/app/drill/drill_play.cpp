@@ -91,10 +91,12 @@ class Job {
   std::optional<int> code_;
 };
 
-/// What a line says of a fault: an error of a rank or of launch, or a warning. Empty: nothing.
+/// What a line says of a fault: an error of a rank, of mpirun or of launch, or a warning. Empty: nothing.
 std::string complaint(const std::string& line) {
-  for (const auto& [sign, skipped] :
-       {std::pair<std::string_view, std::size_t>{"lockstep: ", 10}, {"lockstep launch: ", 9}, {"warning: ", 9}}) {
+  for (const auto& [sign, skipped] : {std::pair<std::string_view, std::size_t>{"lockstep: ", 10},
+                                      {"mpirun noticed that ", 0},
+                                      {"lockstep launch: ", 9},
+                                      {"warning: ", 9}}) {
     if (const std::size_t at = line.find(sign); at != std::string::npos) return line.substr(at + skipped);
   }
   return {};
