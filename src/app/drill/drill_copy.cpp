@@ -22,9 +22,9 @@ constexpr double timeout = 15;  ///< comm.timeout of a copy, seconds: it also bo
 
 /// The folder with the run's settings.
 io::Path run_of(const std::string& named) {
-  const io::Path folder = io::whole_path(named);
+  io::Path folder = io::whole_path(named);
   if (io::exists(folder / "config.toml")) return folder;
-  const io::Path above = folder.parent_path().parent_path();
+  io::Path above = folder.parent_path().parent_path();
   if (checkpoint::is_checkpoint(folder) && io::exists(above / "config.toml")) return above;
   throw UserError(fmt::format("{}: no run's folder, for it has no config.toml", named),
                   "a folder that lockstep train wrote, as runs/NAME, or one of its checkpoints");

@@ -51,8 +51,8 @@ class Job {
   Job(const std::vector<std::string>& words, const std::string& drill) {
     std::array<int, 2> ends{};
     std::fflush(nullptr);
-    if (pipe2(ends.data(), O_CLOEXEC) < 0 || (child_ = fork()) < 0)
-      throw SystemError(fmt::format("cannot start a copy: {}", std::strerror(errno)));
+    if (pipe2(ends.data(), O_CLOEXEC) == 0) child_ = fork();
+    if (child_ < 0) throw SystemError(fmt::format("cannot start a copy: {}", std::strerror(errno)));
     if (child_ == 0) become(words, drill, ends[1]);
     close(ends[1]);
     output_ = ends[0];
