@@ -39,13 +39,14 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
       pieces_(ops.stream(), memory_.pieces),
       parameters_(make_store(memory_.parameters, groups_, ops.stream())),
       updater_(make_updater({config_, ops, *parameters_, groups_, memory_.updater})),
+      audited_(make_audited()),
       boundary_(parallel::make_boundary(groups_)),
       reading_boundary_(parallel::make_reading_boundary(groups_)),
       reading_attention_(parallel::make_local_attention()),
       reading_sums_(memory_.part.dims),
       training_(context_of(*boundary_, *memory_.attention, *memory_.sums)),
       reading_(context_of(*reading_boundary_, *reading_attention_, reading_sums_)),
-      stages_(model::make_stages(training_, updater_->gradients(), memory_.model)),
+      stages_(model::make_stages(training_, gradients(), memory_.model)),
       document_split_(config_.plan.cp),
       parts_(splits_by_documents(config_) ? static_cast<std::size_t>(config_.plan.cp * config_.plan.microbatches) : 0),
       runner_(memory_.part.actions, memory_.model, stages_,
@@ -53,9 +54,14 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
                .chunks = memory_.part.stages.neighbours_of(groups_.at().pp),
                .head = memory_.part.stages.last_rank()},
               {groups_.at().cp, config_.plan.cp, parts_}),
-      order_(layout::access_order(memory_.part.actions, model::chunk_parts(lease_parts(config_, memory_.part),
-                                                                           memory_.part.chunks, config_.plan.recompute))),
+      order_(accesses(memory_.part.actions)),
       brought_(static_cast<std::size_t>(config_.plan.microbatches)) {
+  if (audited_) {
+    audit_.emplace(Audit::Parts{config_, memory_.audit, groups_, *audited_});
+    std::vector<layout::Action> first = memory_.part.actions;
+    std::erase_if(first, [](const layout::Action& action) { return action.microbatch.value > 0; });
+    order_again_ = accesses(first);
+  }
   if (auto loss = make_sample_loss(config_.objective))
     judge_.emplace(std::move(loss), memory_.judged, config_.samples, config_.positions, config_.plan.microbatches, ops.stream());
   if (config_.plan.canonical) ops.take_sum_grids();
@@ -127,6 +133,17 @@ void Engine::check_tensor_ranks() {
   hash.demand_alike(groups_.tensor());
 }
 
+std::unique_ptr<parallel::AuditedGradients> Engine::make_audited() {
+  if (config_.audit == 0) return nullptr;
+  return std::make_unique<parallel::AuditedGradients>(updater_->gradients(), memory_.audit.gradients, memory_.part.units,
+                                                      memory_.part.map, ops_);
+}
+
+std::vector<layout::Access> Engine::accesses(const std::vector<layout::Action>& actions) const {
+  return layout::access_order(
+      actions, model::chunk_parts(lease_parts(config_, memory_.part), memory_.part.chunks, config_.plan.recompute));
+}
+
 std::unique_ptr<Updater> Engine::make_replicas(const UpdaterParts& parts) {
   ensure(!parts.config.servers, "with parameter servers there is an updater of workers");
   return std::make_unique<Replicas>(parts);
@@ -139,6 +156,12 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   const std::int64_t targets = updater_->begin(step, target_count);
   memory_.scalars[StepScalars::loss_scale] = 1.0F / static_cast<float>(std::max<std::int64_t>(targets, 1));
   upload(ops_.stream(), memory_.scalars.one(StepScalars::loss_scale));
+  const bool audits = audit_ && audit_->due(step);
+  if (audits) {
+    audit_->demand_alike(state(), step);
+    do_again(batches.front(), step, false);
+    audited_->listen(parallel::AuditedGradients::Passes::own, batches.front().tokens);
+  }
   clear_losses();
   if (judge_) judge_->begin(batches, memory_.scalars[StepScalars::loss_scale]);
   for (const data::Batch& batch : batches) updater_->gradients().expect(batch.tokens);
@@ -146,11 +169,10 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   const parallel::SpillTraffic before = memory_.spill.traffic();
   const comm::Traffic exchanged = groups_.all().traffic();
   parameters_->begin(order_);
-  const PassTimes passes = runner_.run(bring(batches), step,
-                                       {memory_.losses.device, memory_.scalars.on_device()[StepScalars::loss_scale],
-                                        memory_.sums->sample_ranges(), judge_ ? &*judge_ : nullptr});
+  const PassTimes passes = runner_.run(bring(batches), step, objective_of_step());
   const double start = now_seconds();
   parameters_->begin({});
+  if (audits) demand_alike(batches.front(), step);
   StepResult result;
   result.targets = targets;
   const std::optional<StepJudge::Judged> judged = this->judged();
@@ -165,6 +187,31 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   result.exchanged = groups_.all().traffic() - exchanged;
   if (groups_.pipeline().size() > 1) result.pipeline = pipeline_seconds(runner_.seconds());
   return result;
+}
+
+StepObjective Engine::objective_of_step() {
+  return {memory_.losses.device, memory_.scalars.on_device()[StepScalars::loss_scale], memory_.sums->sample_ranges(),
+          judge_ ? &*judge_ : nullptr};
+}
+
+void Engine::do_again(const data::Batch& own, std::int64_t step, bool second) {
+  const data::Batch& other = audit_->other(own, step, second);
+  if (judge_) judge_->begin({&other, 1}, memory_.scalars[StepScalars::loss_scale]);
+  parameters_->begin(order_again_);
+  runner_.run(bring({&other, 1}), step, objective_of_step());
+  parameters_->begin({});
+  audit_->done_again(second);
+  updater_->gradients().begin(config_.plan.microbatches);  // rows of a tied matrix are in use
+}
+
+void Engine::demand_alike(const data::Batch& own, std::int64_t step) {
+  if (audit_->alike(step)) return;
+  if (config_.plan.dp > 2) {
+    updater_->gradients().finish();  // what is under way comes to its end
+    updater_->gradients().begin(config_.plan.microbatches);
+    do_again(own, step, true);
+  }
+  audit_->fail(step);
 }
 
 void Engine::observe(SpanLog& spans) {

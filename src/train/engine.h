@@ -21,6 +21,7 @@
 #include "parallel/stores.h"
 #include "tensor/host_pieces.h"
 #include "tensor/ledger.h"
+#include "train/audit/audit.h"
 #include "train/engine_config.h"
 #include "train/memory/rank_memory.h"
 #include "train/pipeline_runner.h"
@@ -62,7 +63,8 @@ class Engine {
   /// Collective.
   void check_state();
 
-  /// One optimizer step: forward and backward of `batches`, reduction, norm, clipping, update. `step` counts from 0.
+  /// One optimizer step: forward and backward of `batches`, reduction, norm, clipping, update. `step` counts from 0. Throws
+  /// SystemError where it is audited, and a rank is found to be wrong.
   StepResult step(std::span<const data::Batch> batches, std::int64_t target_count, std::int64_t step, double learning_rate);
   /// Sum of the losses of a batch's tokens, or of its groups of samples, with the current weights, where the head is; elsewhere
   /// 0. Collective over a pipeline's ranks, each with the same batch.
@@ -102,6 +104,8 @@ class Engine {
 
  private:
   static std::unique_ptr<Updater> make_replicas(const UpdaterParts& parts);
+  std::unique_ptr<parallel::AuditedGradients> make_audited();
+  std::vector<layout::Access> accesses(const std::vector<layout::Action>& actions) const;
   /// Of what every tensor rank holds whole, where state is not cut over replicas. Collective.
   void check_tensor_ranks();
   /// The batches, their tokens and targets where kernels read them; until the next call.
@@ -113,6 +117,12 @@ class Engine {
   /// to [samples * positions] i32: where the document of each position of the batch begins.
   void find_starts(const Mirror& to, const data::Batch& batch);
   void clear_losses();
+  /// The first micro-batch of another replica, whose gradients go to the audit alone; `own`: this replica's. Collective.
+  void do_again(const data::Batch& own, std::int64_t step, bool second);
+  /// Throws unless what was done twice is alike. Collective.
+  void demand_alike(const data::Batch& own, std::int64_t step);
+  StepObjective objective_of_step();
+  parallel::GradientStore& gradients() { return audited_ ? *audited_ : updater_->gradients(); }
   double loss_sum();
   /// Nothing where losses are those of tokens.
   std::optional<StepJudge::Judged> judged();
@@ -132,6 +142,8 @@ class Engine {
   HostPieces pieces_;
   std::unique_ptr<parallel::ParameterStore> parameters_;
   std::unique_ptr<Updater> updater_;
+  std::unique_ptr<parallel::AuditedGradients> audited_;  ///< null: nothing is audited
+  std::optional<Audit> audit_;
   std::unique_ptr<parallel::Boundary> boundary_, reading_boundary_;
   std::unique_ptr<parallel::ContextAttention> reading_attention_;
   model::Sums reading_sums_;
@@ -140,8 +152,8 @@ class Engine {
   parallel::DocumentSplit document_split_;
   std::vector<ops::Positions> parts_;  ///< ContextPlace::parts; empty: all micro-batches are divided alike
   PipelineRunner runner_;
-  std::optional<StepJudge> judge_;  ///< of samples that are judged whole
-  std::vector<layout::Access> order_;
+  std::optional<StepJudge> judge_;                   ///< of samples that are judged whole
+  std::vector<layout::Access> order_, order_again_;  ///< of a step, and of its first micro-batch alone
   std::vector<data::Batch> brought_;
   SpanLog* spans_ = nullptr;
 };

@@ -54,9 +54,10 @@ struct DividedTraining {
   parallel::OffloadOptions offload = {};  ///< of what the plan places outside of the device
 };
 
-/// Memory for what goes on beside steps.
+/// What goes on beside steps.
 struct BesideSteps {
   bool saves_beside = false;      ///< checkpoints are written while the run goes on (train/saving/running_save)
+  std::int64_t audit = 0;         ///< a step of so many is audited (train/audit); 0: none is
   std::int64_t traced_steps = 0;  ///< whose spans are kept for a trace (train/report/run_trace); 0: none
 };
 

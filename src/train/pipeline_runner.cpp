@@ -52,6 +52,7 @@ PassTimes PipelineRunner::run(std::span<const data::Batch> batches, std::int64_t
   std::ranges::fill(seconds_.chunks, ChunkSeconds{});
   const ScopedTime timed_list(seconds_.all);
   for (const layout::Action& action : actions_) {
+    if (action.microbatch.value >= std::ssize(batches)) continue;
     const data::Batch& batch = batches[static_cast<std::size_t>(action.microbatch.value)];
     model::Pass pass = pass_of(batch, action.microbatch);
     pass.first_sample = static_cast<std::int64_t>(batch.first_sample);

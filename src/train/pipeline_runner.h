@@ -70,8 +70,8 @@ class PipelineRunner {
   const ListSeconds& seconds() const { return seconds_; }
   /// From now on passes are told to `spans`, which outlives the runner.
   void observe(SpanLog& spans) { spans_ = &spans; }
-  /// One step. `batches[m]` is micro-batch m, its tokens and targets those of the rank's own positions; `step` addresses dropout
-  /// masks.
+  /// One step, or its first micro-batches alone, where fewer are given. `batches[m]` is micro-batch m, its tokens and targets
+  /// those of the rank's own positions; `step` addresses dropout masks.
   PassTimes run(std::span<const data::Batch> batches, std::int64_t step, const StepObjective& objective);
   /// Adds the token losses of such a batch to `loss` [1] f64 where the head is, or gives them to the `judge`; nothing is kept.
   /// Between steps. Chunks hand over as they do in a step: collective over the ranks that have the model's chunks, each with the

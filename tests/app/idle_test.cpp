@@ -144,7 +144,7 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
   add(static_cast<int>(engine.decay), static_cast<int>(engine.weights.type), engine.weights.master, optimizer.name,
       optimizer.beta1, optimizer.beta2, optimizer.eps, optimizer.momentum, optimizer.weight_decay,
       static_cast<int>(*optimizer.moments), static_cast<int>(optimizer.rounding), engine.grad_clip, engine.samples,
-      engine.positions, engine.plan.microbatches, engine.seed, engine.saves_beside, engine.traced_steps,
+      engine.positions, engine.plan.microbatches, engine.seed, engine.saves_beside, engine.audit, engine.traced_steps,
       engine.offload.folder.string(), engine.gradients.bucket_bytes, engine.gradients.overlap);
   const app::RankOptions start = app::rank_options(config, ranks);
   add(start.servers, start.threads, static_cast<int>(start.isa), static_cast<int>(start.products), start.plain.products,

@@ -53,6 +53,7 @@ struct LayoutRun {
   std::optional<layout::ActionTable> table = {};
   parallel::OffloadOptions offload = {};
   bool saves_beside = false;
+  std::int64_t audit = 0;
   std::optional<std::int64_t> positions = {};  ///< none: as usual
   std::optional<std::int32_t> document_end = {};
 
@@ -77,6 +78,7 @@ struct LayoutRun {
     config.samples = samples;
     config.offload = offload;
     config.saves_beside = saves_beside;
+    config.audit = audit;
     config.positions = positions.value_or(config.positions);
     config.document_end = document_end;
     return config;

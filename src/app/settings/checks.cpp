@@ -77,6 +77,14 @@ void check_saves(const RunConfig& config, std::vector<Problem>& problems) {
        "checkpoint.async=false, or train.backend=DDP"});
 }
 
+void check_audit(const RunConfig& config, std::vector<Problem>& problems) {
+  if (config.train.audit == 0 || config.train.device != DeviceKind::cuda) return;
+  problems.push_back({fmt::format("train.audit = {}: checksums of gradients are made of what lies in the host's memory, and "
+                                  "train.device = cuda has them on the GPU",
+                                  config.train.audit),
+                      "train.audit=0, or train.device=cpu"});
+}
+
 void check_canonical(const RunConfig& config, std::vector<Problem>& problems) {
   if (!config.numerics.canonical) return;
   if (config.numerics.products == ops::Products::library) {
@@ -241,6 +249,7 @@ std::vector<Problem> check(const RunConfig& config) {
   check_epochs(config, problems);
   check_offload(config, problems);
   check_saves(config, problems);
+  check_audit(config, problems);
   check_canonical(config, problems);
   check_kernels(config, problems);
   for (Problem& problem : settings::check_backend(config)) problems.push_back(std::move(problem));

@@ -90,6 +90,7 @@ std::vector<IdleRule> length_and_rate() {
         "train.warmup_iters",
         "train.dump_step",
         "train.max_skipped",
+        "train.audit",
         "train.save_file",
         "train.global_batch",
         "train.tokens_per_step",

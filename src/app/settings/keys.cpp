@@ -108,6 +108,8 @@ std::vector<Key> train_keys() {
                                "write its gradients and weights to a file; null: none", false),
       train<&Train::max_skipped>("train.max_skipped", positive, loose, "iterations",
                                  "as many in a row whose gradient is not finite end the run (exit code 3)", false),
+      train<&Train::audit>("train.audit", counted, loose, "iterations",
+                           "one in so many is done twice, and ranks that compute wrongly are named; 0: none", false),
       train<&Train::peak_tflops>("train.peak_tflops", Rule::or_named(Rule::above(0, kMany), peak_names(), peak_tflops), loose,
                                  "TFLOP/s", "what counts as 100 % MFU; null: the rate of multiply-adds, timed at the start",
                                  false),

@@ -59,6 +59,7 @@ struct RunConfig {
     std::optional<std::int64_t> dump_step;
     std::optional<double> peak_tflops;
     std::int64_t max_skipped = 10;
+    std::int64_t audit = 0;
     GlobalBatch global_batch = GlobalBatch::keep;
     train::Objective objective = train::Objective::lm;
     std::optional<std::int64_t> tokens_per_step;  // null: optimizer.gas says it

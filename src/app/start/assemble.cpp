@@ -1,11 +1,15 @@
 #include "app/start/assemble.h"
 
+#include <fmt/format.h>
+
+#include <optional>
 #include <utility>
 
 #include "app/start/memory_limit.h"
 #include "app/start/plan.h"
 #include "app/start/training_data.h"
 #include "layout/mesh.h"
+#include "train/audit/audit.h"
 #include "train/engine.h"
 #include "train/sample.h"
 
@@ -46,6 +50,14 @@ Ledger declared_memory(const RunConfig& config, const train::EngineConfig& setti
   return ledger;
 }
 
+void demand_audit(const train::EngineConfig& engine) {
+  if (engine.audit == 0) return;
+  if (const std::optional<Problem> problem = train::audit_obstacle(engine)) {
+    throw UserError(fmt::format("train.audit = {}: {}", engine.audit, problem->message),
+                    fmt::format("train.audit=0, or {}", problem->remedy));
+  }
+}
+
 }  // namespace
 
 TextFacts unread_text(const RunConfig& config, std::int64_t vocabulary) {
@@ -56,18 +68,20 @@ TextFacts unread_text(const RunConfig& config, std::int64_t vocabulary) {
 
 train::EngineConfig assemble(const RunConfig& config, const TextFacts& text, layout::ParallelPlan plan,
                              std::optional<train::ParameterServers> servers) {
-  return train::assemble(
-      trained_model(config, text),
-      {.plan = std::move(plan),
-       .servers = servers,
-       .gradients = {.bucket_bytes = config.parallel.bucket_bytes, .overlap = config.parallel.overlap},
-       .offload = {.folder = config.memory.nvme_path.value_or(".")}},
-      {.saves_beside = config.checkpoint.async.value_or(false), .traced_steps = config.log.trace ? config.log.trace_steps : 0});
+  return train::assemble(trained_model(config, text),
+                         {.plan = std::move(plan),
+                          .servers = servers,
+                          .gradients = {.bucket_bytes = config.parallel.bucket_bytes, .overlap = config.parallel.overlap},
+                          .offload = {.folder = config.memory.nvme_path.value_or(".")}},
+                         {.saves_beside = config.checkpoint.async.value_or(false),
+                          .audit = config.train.audit,
+                          .traced_steps = config.log.trace ? config.log.trace_steps : 0});
 }
 
 AssembledRank assemble(const RunConfig& config, const TextFacts& text, const Roles& roles, Session& session, ops::Ops& ops) {
   const auto with = [&](const layout::ParallelPlan& plan) {
     train::EngineConfig engine = assemble(config, text, plan, roles.servers());
+    demand_audit(engine);
     Ledger memory =
         roles.serves() ? roles.server_memory(engine, session, ops) : declared_memory(config, engine, roles, session, ops);
     return AssembledRank{std::move(engine), std::move(memory)};

@@ -62,6 +62,7 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   model::declare_angles(workspace_arena_, angles, config.model);
   spill.declare_host(host_arena_);
   HostPieces::declare(pinned_arena_, pieces, device);
+  audit.declare(activation_arena_, pinned_arena_, config, part);
   if (config.saves_beside) checkpoint::BackgroundWriter::declare_copies(pinned_arena_, copies, saved_bytes(config));
   if (config.traced_steps > 0) {
     const auto bytes = traced_spans(config, part) * static_cast<std::int64_t>(sizeof(Span));

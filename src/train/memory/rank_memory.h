@@ -7,6 +7,7 @@
 #include "ops/step_scalars.h"
 #include "parallel/parameter_memory.h"
 #include "tensor/ledger.h"
+#include "train/audit/audit_memory.h"
 #include "train/memory/rank_part.h"
 #include "train/memory/updater_memory.h"
 #include "train/objective/step_judge.h"
@@ -43,6 +44,7 @@ class RankMemory {
   Tensor pieces;           ///< HostPieces' buffer
   Tensor copies;           ///< of what is saved while the run goes on
   Tensor spans;            ///< u8, of a trace
+  AuditMemory audit;
 
  private:
   /// Bytes of checkpoints that this rank writes, more or less.

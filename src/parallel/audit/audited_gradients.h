@@ -1,0 +1,72 @@
+#pragma once
+
+// In front of a gradient store: sums up what a step's first micro-batch gives each tensor, before anything else is added to it or
+// it is reduced over ranks. Gradients of a micro-batch that is done again for another replica end here.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/parameters.h"
+#include "layout/unit.h"
+#include "ops/ops.h"
+#include "parallel/gradient_store.h"
+#include "parallel/zero/gradients.h"
+#include "tensor/arena.h"
+
+namespace lockstep::parallel {
+
+/// Where gradients are made again.
+struct AuditMemory {
+  /// Units that are done in turn have one place, and what a tied matrix gets from the head another one.
+  void declare(Arena& arena, const std::vector<layout::Unit>& units, const GradientWork& work);
+  bool any() const { return !places.empty(); }
+
+  std::vector<Tensor> places;      ///< f32
+  std::vector<int> of_units = {};  ///< by unit: its place; -1: it gets no gradient here
+};
+
+class AuditedGradients final : public GradientStore {
+ public:
+  /// The references outlive this.
+  AuditedGradients(GradientStore& whole, const AuditMemory& memory, const std::vector<layout::Unit>& units,
+                   const arch::UnitMap& map, ops::Ops& ops);
+
+  /// What the passes from now on are: steps that nobody asks about, a step, or its first micro-batch done again.
+  enum class Passes : std::uint8_t { plain, own, again };
+  /// `tokens` [n] i32 of the first micro-batch, in host memory until the passes are over.
+  void listen(Passes passes, const Tensor& tokens = {});
+  /// The passes are over. Returns checksums, by tensor, until listen() is called for such passes again.
+  std::vector<std::int64_t>& sums(Passes passes);
+  /// The name of tensor `index` of sums().
+  const std::string& name(std::size_t index) const { return names_[index]; }
+
+  void begin(int microbatches) override { whole_.begin(microbatches); }
+  void expect(const Tensor& tokens) override { whole_.expect(tokens); }
+  OpenGradient open(UnitIndex unit, Microbatch microbatch) override;
+  Tensor open_rows(Microbatch microbatch) override;
+  void close(UnitIndex unit, Microbatch microbatch) override;
+  void finish() override { whole_.finish(); }
+  Shard shard(UnitIndex unit) override { return whole_.shard(unit); }
+  bool reduces_each_microbatch() const override { return whole_.reduces_each_microbatch(); }
+
+ private:
+  std::vector<std::int64_t>& of(Passes passes) { return passes == Passes::again ? again_ : own_; }
+  /// The token table's rows where they lie apart, of the first micro-batch's tokens.
+  void sum_rows();
+
+  GradientStore& whole_;
+  const AuditMemory& memory_;
+  const std::vector<layout::Unit>& units_;
+  ops::Ops& ops_;
+  std::optional<arch::TokenTable> table_;  ///< where the rank has one
+  std::vector<std::size_t> first_;         ///< by unit: of its tensors among the sums
+  std::vector<std::string> names_;
+  std::vector<std::int64_t> own_, again_;
+  std::vector<Tensor> open_;  ///< by unit: the first micro-batch's
+  Passes passes_ = Passes::plain;
+  Tensor tokens_, rows_;  ///< rows_: open for the first micro-batch, apart from the unit
+};
+
+}  // namespace lockstep::parallel
