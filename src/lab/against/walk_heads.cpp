@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "arch/rotary.h"
 #include "lab/against/walk_norm.h"
@@ -71,29 +72,30 @@ Node& HeadWalk::norm(Node& x, const Call& call) {
   return normalise(q_, tape_, x, {of_side(0, q_width_, call.query_gain), of_side(q_width_, kv_width_, call.key_gain)}, false);
 }
 
-Node& HeadWalk::rotate(Node& x, const Call& call) {
-  if (frequencies_.empty() || !arch::turns(c_, static_cast<int>(call.block))) return x;
+void HeadWalk::turn(Values& values, const Call& call, double direction) const {
   const bool local = !local_frequencies_.empty() && arch::sees_window(c_, call.block), neighbours = q_.ways.neighbours_rotated;
   const std::vector<float>& frequencies = local ? local_frequencies_ : frequencies_;
   const double length = local ? 1 : c_.rope.attention_factor;
   const std::int64_t half = c_.head_size / 2;
-  const auto turn = [=, this, &frequencies](Values& values, double direction) {
-    for (std::int64_t t = 0; t < t_; ++t) {
-      for (std::int64_t i = 0; i < std::ssize(frequencies); ++i) {
-        auto [cosine, sine] = tape_.turn(of(q_.batch.positions, call.row, t), frequencies[at(i)]);
-        cosine *= length, sine *= length;
-        for (std::int64_t first = t * width(); first < t * width() + q_width_ + kv_width_; first += c_.head_size) {
-          double &a = values[at(first + (neighbours ? 2 * i : i))], &b = values[at(first + (neighbours ? 2 * i + 1 : i + half))];
-          a = std::exchange(b, b * cosine + a * sine * direction) * -sine * direction + a * cosine;
-        }
+  for (std::int64_t t = 0; t < t_; ++t) {
+    for (std::int64_t i = 0; i < std::ssize(frequencies); ++i) {
+      auto [cosine, sine] = tape_.turn(of(q_.batch.positions, call.row, t), frequencies[at(i)]);
+      cosine *= length, sine *= length * direction;
+      for (std::int64_t first = t * width(); first < t * width() + q_width_ + kv_width_; first += c_.head_size) {
+        double &a = values[at(first + (neighbours ? 2 * i : i))], &b = values[at(first + (neighbours ? 2 * i + 1 : i + half))];
+        a = std::exchange(b, b * cosine + a * sine) * -sine + a * cosine;
       }
     }
-  };
+  }
+}
+
+Node& HeadWalk::rotate(Node& x, const Call& call) {
+  if (frequencies_.empty() || !arch::turns(c_, static_cast<int>(call.block))) return x;
   Node& y = tape_.make(x.value);
-  turn(y.value, 1);
+  turn(y.value, call, 1);
   tape_.round(y.value);
-  tape_.then(y, [=, &x, &y] {
-    turn(y.slope, -1);
+  tape_.then(y, [this, call, &x, &y] {
+    turn(y.slope, call, -1);
     for (std::size_t i = 0; i < x.slope.size(); ++i) x.slope[i] += y.slope[i];
   });
   return y;

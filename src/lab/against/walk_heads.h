@@ -37,6 +37,8 @@ class HeadWalk {
   Node& regroup(Node& x);
   Node& norm(Node& x, const Call& call);
   Node& rotate(Node& x, const Call& call);
+  /// Turns queries and keys of all rows, by their angles times `direction`.
+  void turn(Values& values, const Call& call, double direction) const;
   bool sees(const Call& call, std::int64_t from, std::int64_t to) const;
   Look look(const Values& qkv, const Call& call, std::int64_t h, std::int64_t i);
   void look_back(Node& x, const double* slope, const Look& seen);

@@ -1,6 +1,8 @@
 #include "lab/against/walk_norm.h"
 
 #include <numeric>
+#include <span>
+#include <utility>
 
 namespace lockstep::lab::against {
 namespace {
@@ -23,46 +25,69 @@ std::vector<Segment> segments_of(std::int64_t rows, std::int64_t width, const st
   return segments;
 }
 
+/// What a norm needs on its way back.
+struct Normed {
+  std::vector<Segment> segments;
+  Values unit, scales;  ///< scales: by segment
+  double offset;        ///< of gains
+  bool centred;
+};
+
+Normed normed(const Question& question, const Node& x, std::vector<Segment> segments, bool centred) {
+  Normed norm{std::move(segments), x.value, {}, question.config.unit_offset ? 1.0 : 0.0, centred};
+  for (const Segment& segment : norm.segments) {
+    const std::span<double> row(norm.unit.data() + segment.first, segment.size());
+    const auto n = static_cast<double>(segment.size());
+    const double mean = centred ? std::accumulate(row.begin(), row.end(), 0.0) / n : 0;
+    double squares = 0;
+    for (double& value : row) value -= mean, squares += value * value;
+    norm.scales.push_back(1 / std::sqrt(squares / n + static_cast<double>(question.config.norm_eps)));
+    for (double& value : row) value *= norm.scales.back();
+  }
+  return norm;
+}
+
+/// Gradients of a segment's gain and bias.
+void add_parameters(Tape& tape, const Normed& norm, const Segment& segment, const Values& slope) {
+  const auto& [gain, bias] = std::pair(segment.columns.gain, segment.columns.bias);
+  for (std::size_t j = 0, i = segment.first; j < segment.size(); ++j, ++i) {
+    tape.add(gain->slope[j], slope[i] * norm.unit[i]);
+    if (bias != nullptr) tape.add(bias->slope[j], slope[i]);
+  }
+}
+
+/// From the slopes of a segment of y to those of x, in place.
+void go_back(const Normed& norm, const Segment& segment, double scale, Values& slope) {
+  const Values& gain = segment.columns.gain->value;
+  const auto n = static_cast<double>(segment.size());
+  double sum = 0, dot = 0;
+  for (std::size_t j = 0, i = segment.first; j < segment.size(); ++j, ++i) {
+    slope[i] *= gain[j] + norm.offset;
+    sum += norm.centred ? slope[i] / n : 0;
+    dot += slope[i] * norm.unit[i] / n;
+  }
+  for (std::size_t i = segment.first; i < segment.first + segment.size(); ++i)
+    slope[i] = scale * (slope[i] - sum - norm.unit[i] * dot);
+}
+
 }  // namespace
 
 Node& normalise(const Question& question, Tape& tape, Node& x, const std::vector<NormedColumns>& columns, bool centred) {
   const std::int64_t rows = question.batch.columns;
-  const std::vector<Segment> segments = segments_of(rows, std::ssize(x.value) / rows, columns);
-  const double offset = question.config.unit_offset ? 1 : 0;
-  Values unit = x.value, scales;
-  for (const Segment& segment : segments) {
-    double* row = unit.data() + segment.first;
-    const auto n = static_cast<double>(segment.size());
-    const double mean = centred ? std::accumulate(row, row + segment.size(), 0.0) / n : 0;
-    double squares = 0;
-    for (std::size_t j = 0; j < segment.size(); ++j) row[j] -= mean, squares += row[j] * row[j];
-    scales.push_back(1 / std::sqrt(squares / n + static_cast<double>(question.config.norm_eps)));
-    for (std::size_t j = 0; j < segment.size(); ++j) row[j] *= scales.back();
-  }
-  tape.round(unit);
-  Node& y = tape.make(unit);
-  for (const Segment& segment : segments) {
+  Normed norm = normed(question, x, segments_of(rows, std::ssize(x.value) / rows, columns), centred);
+  tape.round(norm.unit);
+  Node& y = tape.make(norm.unit);
+  for (const Segment& segment : norm.segments) {
     const auto& [gain, bias] = std::pair(segment.columns.gain, segment.columns.bias);
     for (std::size_t j = 0, i = segment.first; j < segment.size(); ++j, ++i)
-      y.value[i] = unit[i] * (gain->value[j] + offset) + (bias == nullptr ? 0 : bias->value[j]);
+      y.value[i] = norm.unit[i] * (gain->value[j] + norm.offset) + (bias == nullptr ? 0 : bias->value[j]);
   }
   tape.round(y.value);
-  tape.then(y, [=, &question, &tape, &x, &y, unit = std::move(unit), scales = std::move(scales)] {
+  tape.then(y, [&question, &tape, &x, &y, norm = std::move(norm)] {
     Values slope = y.slope;
-    for (std::size_t s = 0; s < segments.size(); ++s) {
-      const Segment& segment = segments[s];
-      const auto& [gain, bias] = std::pair(segment.columns.gain, segment.columns.bias);
-      const bool counts = counts_position(question, tape, segment.row);
-      const auto n = static_cast<double>(segment.size());
-      double sum = 0, dot = 0;
-      for (std::size_t j = 0, i = segment.first; j < segment.size(); ++j, ++i) {
-        if (counts) tape.add(gain->slope[j], y.slope[i] * unit[i]);
-        if (counts && bias != nullptr) tape.add(bias->slope[j], y.slope[i]);
-        sum += centred ? y.slope[i] * (gain->value[j] + offset) / n : 0;
-        dot += y.slope[i] * (gain->value[j] + offset) * unit[i] / n;
-      }
-      for (std::size_t j = 0, i = segment.first; j < segment.size(); ++j, ++i)
-        slope[i] = scales[s] * (y.slope[i] * (gain->value[j] + offset) - sum - unit[i] * dot);
+    for (std::size_t s = 0; s < norm.segments.size(); ++s) {
+      if (counts_position(question, tape, norm.segments[s].row)) add_parameters(tape, norm, norm.segments[s], y.slope);
+      go_back(norm, norm.segments[s], norm.scales[s], slope);
     }
     for (std::size_t i = 0; i < slope.size(); ++i) x.slope[i] += slope[i];
   });
