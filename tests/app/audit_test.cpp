@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
+#include "app/settings/checks.h"
 #include "app/train_command.h"
 
 namespace lockstep::app {
@@ -33,7 +35,21 @@ TEST_F(AuditCommand, WhatCannotBeAuditedIsRefusedWithARemedy) {
   refused({}, "there is one replica (parallel.dp = 1)", "start more ranks, for parallel.dp=2");
   refused({"--ranks", "3", "train.backend=ps"}, "workers of parameter servers", "train.backend=DDP");
   refused({"--ranks", "2", "numerics.canonical=true"}, "in canonical mode", "numerics.canonical=false");
-  refused({"train.device=cuda"}, "checksums of gradients are made of what lies in the host's memory", "train.device=cpu");
+}
+
+TEST(AuditSettings, AGpuIsRefusedWithARemedy) {
+  RunConfig config;
+  config.train.audit = 2;
+  config.train.device = DeviceKind::cuda;
+  const auto is_it = [](const Problem& problem) {
+    return problem.message.starts_with("train.audit = 2: checksums of gradients");
+  };
+  const std::vector<Problem> problems = check(config);
+  const auto found = std::ranges::find_if(problems, is_it);
+  ASSERT_NE(found, problems.end());
+  EXPECT_EQ(found->remedy, "train.audit=0, or train.device=cpu");
+  config.train.audit = 0;
+  EXPECT_TRUE(std::ranges::none_of(check(config), is_it));
 }
 
 }  // namespace
