@@ -66,6 +66,11 @@ class Engine {
   /// One optimizer step: forward and backward of `batches`, reduction, norm, clipping, update. `step` counts from 0. Throws
   /// SystemError where it is audited, and a rank is found to be wrong.
   StepResult step(std::span<const data::Batch> batches, std::int64_t target_count, std::int64_t step, double learning_rate);
+  /// Where steps are audited: throws SystemError unless ranks that keep the same weights and slots have the same bits, after so
+  /// many steps. Collective.
+  void audit_state(std::int64_t steps) {
+    if (audit_) audit_->demand_alike(state(), steps - 1);
+  }
   /// Sum of the losses of a batch's tokens, or of its groups of samples, with the current weights, where the head is; elsewhere
   /// 0. Collective over a pipeline's ranks, each with the same batch.
   double evaluate(const data::Batch& batch);

@@ -203,6 +203,7 @@ void Trainer::save() {
     if (lead() && options_.held != nullptr) demand_place(*options_.held, state_.step, durable_);
     if (lead() && options_.before_save) options_.before_save();
   });
+  parts_.engine.audit_state(state_.step);
   parts_.engine.state().collect();
   if (!first_weight_not_finite(parts_.engine).empty()) return end_diverged("a weight has no finite value");
   saved_ = state_.step;

@@ -143,6 +143,14 @@ TEST_F(DrillCommand, RanksAreKilledAndWeightsChanged) {
   EXPECT_EQ(std::filesystem::last_write_time(run), before) << "the run is read only";
 }
 
+TEST_F(DrillCommand, AFlippedBitIsFoundBeforeItIsSavedWhereStepsAreAudited) {
+  const std::string run = trained("2");
+  const Said said = drill({run, "--flip", "transformer.wte.weight", "train.audit=1000", "comm.timeout=60"});
+  EXPECT_EQ(said.code, 0) << said.text;
+  for (const char* part : {"step 18: the weights of", "\n1 survived\n"})
+    EXPECT_NE(said.text.find(part), std::string::npos) << part << said.text;
+}
+
 TEST_F(DrillCommand, AFullDiskEndsOneRankSafely) {
   const std::string run = trained("1"), copies = (folder_ / "copies").string();
   const Said said =
