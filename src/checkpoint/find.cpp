@@ -167,6 +167,11 @@ Choice choose_checkpoint(const fs::path& path, std::string_view which) {
   return choice;
 }
 
+std::optional<std::int64_t> saved_step(const fs::path& run) {
+  if (!has_checkpoints(run)) return std::nullopt;
+  return choose_checkpoint(run, "last").manifest.step;
+}
+
 Choice choose_checkpoint(comm::Communicator& ranks, const fs::path& path, std::string_view which) {
   Choice choice;
   std::string told;

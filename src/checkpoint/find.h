@@ -55,6 +55,9 @@ Choice choose_checkpoint(const std::filesystem::path& path, std::string_view whi
 /// Collective.
 Choice choose_checkpoint(comm::Communicator& ranks, const std::filesystem::path& path, std::string_view which);
 
+/// The step of a run's last whole checkpoint; none: the run has saved nothing. Throws UserError where all are damaged.
+std::optional<std::int64_t> saved_step(const std::filesystem::path& run);
+
 /// Index of the best of these losses: the lowest, of equal ones the first; none when no loss is known. NaN is never
 /// the best.
 std::optional<std::size_t> best_of(const std::vector<std::optional<double>>& losses);

@@ -18,6 +18,7 @@
 #include "app/demo/demo_training.h"
 #include "app/program.h"
 #include "base/json.h"
+#include "checkpoint/find.h"
 #include "lab/verify/planted_faults.h"
 #include "lab/verify/verify.h"
 
@@ -93,7 +94,7 @@ TEST(DemoTraining, AFailureSaysWhatTheTrainingSaid) {
   EXPECT_EQ(outcome.code, kUserError) << "there is no text";
   EXPECT_TRUE(outcome.last_words.starts_with("lockstep: ")) << outcome.last_words;
   EXPECT_EQ(outcome.steps, 0);
-  EXPECT_FALSE(saved_step(folder.path() / "run").has_value());
+  EXPECT_FALSE(checkpoint::saved_step(folder.path() / "run").has_value());
 }
 
 TEST(DemoTraining, ADamagedWeightHasNoHash) {
@@ -103,7 +104,7 @@ TEST(DemoTraining, ADamagedWeightHasNoHash) {
   const DemoOutcome outcome =
       train_demo({.folder = run, .length = short_demo}, short_demo.save_interval + 2, [](std::int64_t, double) {});
   EXPECT_EQ(outcome.code, 128 + SIGKILL);
-  ASSERT_EQ(saved_step(run), short_demo.save_interval);
+  ASSERT_EQ(checkpoint::saved_step(run), short_demo.save_interval);
   EXPECT_EQ(demo_hash(run).size(), 64U);
   const io::Path file = run / "checkpoints" / fmt::format("step_{}", short_demo.save_interval) / "model.safetensors";
   std::string bytes = io::read_file(file);

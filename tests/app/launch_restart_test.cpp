@@ -27,6 +27,11 @@ Words with(Words words, std::string more) {
   return words;
 }
 
+/// Only what is wrong with the words counts.
+void check_words(const Words& words, const RestartFacts& facts, std::vector<Problem>& problems) {
+  const Restart restart(words, facts, problems);
+}
+
 void save_checkpoint(const std::filesystem::path& run) {
   const std::filesystem::path folder = run / "checkpoints" / "step_5";
   io::make_folders(folder);
@@ -131,7 +136,7 @@ TEST(LaunchRestart, ReadsNanoGptsWordsToo) {
   const Words resumed{"train", file, "--init_from=resume"};
   EXPECT_EQ(Restart(resumed, {true, "now"}, problems).retry(2), with(resumed, often));
   EXPECT_TRUE(problems.empty());
-  Restart({"train", "--out_dir=" + run, "--max_itres=3"}, {true, "now"}, problems);
+  check_words({"train", "--out_dir=" + run, "--max_itres=3"}, {true, "now"}, problems);
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_EQ(problems[0].message, "unknown option --max_itres=3");
 }
@@ -171,17 +176,17 @@ TEST(LaunchRestart, RefusesAFolderWithCheckpointsOfAnotherRun) {
   save_checkpoint(folder.path());
   const std::string dir = "log.dir=" + folder.path().string();
   std::vector<Problem> problems;
-  Restart({"train", dir}, {false, "now"}, problems);
-  Restart({"train", dir, "train.init_from=resume"}, {true, "now"}, problems);
+  check_words({"train", dir}, {false, "now"}, problems);
+  check_words({"train", dir, "train.init_from=resume"}, {true, "now"}, problems);
   EXPECT_TRUE(problems.empty());
-  Restart({"train", dir}, {true, "now"}, problems);
+  check_words({"train", dir}, {true, "now"}, problems);
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_NE(problems[0].message.find("has checkpoints of a run already"), std::string::npos);
 }
 
 TEST(LaunchRestart, TellsOfEveryWrongSetting) {
   std::vector<Problem> problems;
-  Restart({"train", "train.max_iter=3", "model.n_layer=no", "--config=/no/such.toml"}, {false, "now"}, problems);
+  check_words({"train", "train.max_iter=3", "model.n_layer=no", "--config=/no/such.toml"}, {false, "now"}, problems);
   EXPECT_EQ(problems.size(), 3U);
 }
 

@@ -22,6 +22,7 @@
 #include "base/rng.h"
 #include "base/terminal.h"
 #include "base/units.h"
+#include "checkpoint/find.h"
 #include "comm/mpi/mpi_job.h"
 #include "io/temporary_folder.h"
 #include "lab/verify/planted_faults.h"
@@ -216,7 +217,7 @@ class Demo {
     const double first_loss = outcome.first_loss;
     std::string story = kill_at ? "" : "never stopped";
     if (kill_at && outcome.code == 128 + SIGKILL) {
-      const std::int64_t from = saved_step(training.folder).value_or(0);
+      const std::int64_t from = checkpoint::saved_step(training.folder).value_or(0);
       answer_.facts({{"killed_behind", outcome.steps}, {"resumed_from", from}});
       story = fmt::format("kill -9 behind step {}, resumed from {}", outcome.steps, from);
       outcome = train({});

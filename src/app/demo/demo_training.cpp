@@ -233,11 +233,6 @@ DemoOutcome train_demo(const DemoTraining& training, std::optional<std::int64_t>
   return outcome;
 }
 
-std::optional<std::int64_t> saved_step(const io::Path& run) {
-  if (!checkpoint::has_checkpoints(run)) return std::nullopt;
-  return checkpoint::choose_checkpoint(run, "last").manifest.step;
-}
-
 std::string demo_hash(const io::Path& run) {
   const checkpoint::Reader reader(checkpoint::choose_checkpoint(run, "last").folder);
   std::vector<const checkpoint::StoredTensor*> weights;

@@ -62,8 +62,6 @@ struct DemoOutcome {
 DemoOutcome train_demo(const DemoTraining& training, std::optional<std::int64_t> kill_at,
                        const std::function<void(std::int64_t step, double loss)>& told);
 
-/// The step of a run's last checkpoint; none: there is no checkpoint.
-std::optional<std::int64_t> saved_step(const io::Path& run);
 /// SHA-256 of the weights of the run's last checkpoint: of each, in the order of names, the name, a zero byte, and its elements
 /// as little-endian fp32.
 std::string demo_hash(const io::Path& run);

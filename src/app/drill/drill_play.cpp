@@ -22,6 +22,7 @@
 #include "app/demo/demo_training.h"
 #include "base/error.h"
 #include "base/timer.h"
+#include "checkpoint/find.h"
 #include "io/appended_file.h"
 #include "io/new_folder.h"
 #include "train/report/logged_step.h"
@@ -218,7 +219,7 @@ DrillOutcome DrillStage::play(const std::string& name, const train::DrillFault* 
   }
   outcome.code = *code;
   outcome.seconds = now_seconds() - begun;
-  outcome.saved = saved_step(run);
+  outcome.saved = checkpoint::saved_step(run);
   if (outcome.code == 0) outcome.hash = demo_hash(run);
   return outcome;
 }

@@ -42,8 +42,8 @@ struct Request {
   std::optional<std::int64_t> per_host = std::nullopt;
   std::string hostfile = {};
   std::optional<std::int64_t> hosts = std::nullopt;   // of those of the job the first
-  std::optional<std::int64_t> spares = std::nullopt;  // of those of the job the last, which are kept for others that go
-  std::set<std::string> left_out = {};                // of those of the job
+  std::optional<std::int64_t> spares = std::nullopt;  // the job's last ones, which take the place of hosts that go
+  std::set<std::string> left_out = {};                // hosts of the job that get no ranks
   std::string cpu_bind = {};                          // as the launcher takes it; empty: what is usual
   bool oversubscribe = false;                         // also more ranks than there is room for
   bool again = false;                                 // a job that failed is started again
@@ -68,8 +68,8 @@ struct Facts {
   std::int64_t ranks = 1;                // to start: hosts x per_host
   std::int64_t per_host = 1;
   std::string cpu_bind;        // as it was asked for
-  bool again = false;          // as it was asked for
-  bool some_left_out = false;  // hosts are not the first of the job's
+  bool again = false;          // a job that failed is started again
+  bool some_left_out = false;  // `hosts` are not the first of the job's
 
   std::int64_t job_devices() const { return job_hosts * devices; }
 };

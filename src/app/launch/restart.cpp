@@ -16,11 +16,9 @@ Restart::Restart(std::vector<std::string> command, const RestartFacts& facts, st
     std::optional<app::TrainWords> words = app::read_train_words({command_.begin() + 1, command_.end()});
     if (!words) return;  // --help
     words->sources.ranks = facts.ranks;
-    const app::RunConfig config = settings::resolve(words->sources).config;
+    const app::RunConfig& config = config_.emplace(settings::resolve(words->sources).config);
     folder_ = app::run_folder(config, facts.generated_name);
-    from_ = config.train.init_from;
-    config_ = config;
-    if (facts.ranks) global_batch_ = samples_of(*facts.ranks);
+    if (facts.ranks) global_batch_ = config.model.batch_size * config.optimizer.gas * app::replicas_of(config, *facts.ranks);
     save_often(config);
     if (!facts.again) return;
     if (!config.log.dir && !config.log.name) {
@@ -46,8 +44,7 @@ void Restart::save_often(const app::RunConfig& config) {
 std::int64_t Restart::saved_step() const {
   if (folder_.empty()) return 0;
   try {
-    const std::vector<checkpoint::Found> found = checkpoint::list_checkpoints(folder_);
-    return found.empty() ? 0 : found.back().step;
+    return checkpoint::saved_step(folder_).value_or(0);
   } catch (const UserError&) {
     return 0;
   }
@@ -55,22 +52,19 @@ std::int64_t Restart::saved_step() const {
 
 // A resume finds the samples of a step in its checkpoint.
 void Restart::keep_samples(std::int64_t ranks, std::vector<std::string>& command) const {
-  app::RunConfig config = config_;
+  app::RunConfig config = *config_;
   std::vector<Problem> problems = app::keep_global_batch(config, *global_batch_, app::workers_of(config, ranks));
   if (!problems.empty()) throw UserError(std::move(problems));
-  if (config.optimizer.gas != config_.optimizer.gas) command.push_back(fmt::format("optimizer.gas={}", config.optimizer.gas));
-}
-
-std::int64_t Restart::samples_of(std::int64_t ranks) const {
-  return config_.model.batch_size * config_.optimizer.gas * app::layout_of(config_, app::workers_of(config_, ranks)).dp;
+  if (config.optimizer.gas != config_->optimizer.gas) command.push_back(fmt::format("optimizer.gas={}", config.optimizer.gas));
 }
 
 std::vector<std::string> Restart::retry(std::int64_t ranks) const {
   std::vector<std::string> command = command_;
-  if (!from_) return command;
+  if (!config_) return command;
+  const app::InitFrom& from = config_->train.init_from;
   if (global_batch_ && saved_step() == 0) keep_samples(ranks, command);
-  if (from_->kind == app::InitFrom::Kind::scratch) command.emplace_back("train.init_from=auto");
-  if (from_->kind == app::InitFrom::Kind::folder && checkpoint::has_checkpoints(folder_))
+  if (from.kind == app::InitFrom::Kind::scratch) command.emplace_back("train.init_from=auto");
+  if (from.kind == app::InitFrom::Kind::folder && checkpoint::has_checkpoints(folder_))
     command.emplace_back("train.init_from=resume");
   return command;
 }

@@ -40,14 +40,12 @@ class Restart {
 
  private:
   void save_often(const app::RunConfig& config);
-  /// Of a step.
-  std::int64_t samples_of(std::int64_t ranks) const;
+  /// Adds the setting with which a step on `ranks` has the samples of the first attempt's steps.
   void keep_samples(std::int64_t ranks, std::vector<std::string>& command) const;
 
   std::vector<std::string> command_;
   std::string folder_;                        // of the run; empty when this is no training
-  std::optional<app::InitFrom> from_;         // train.init_from; nothing: no training is known
-  app::RunConfig config_;                     // of a training
+  std::optional<app::RunConfig> config_;      // nothing: no training is known
   std::optional<std::int64_t> global_batch_;  // of the first attempt's steps, where its ranks are known
   std::string added_folder_;
 };

@@ -38,7 +38,7 @@ bool answers(const Machine& machine, const std::string& host) {
   }
 }
 
-// Lines of a host and its state; in `command`'s own words the host is down.
+// The hosts that are down. `command` prints a host and its state a line, and `is_down` knows the states.
 std::set<std::string> down_by(const Machine& machine, const Words& command, bool (*is_down)(const std::string& state)) {
   std::set<std::string> down;
   std::optional<std::string> printed;

@@ -9,7 +9,7 @@
 
 namespace lockstep::app {
 
-/// Of a loop of `max_iters` iterations, on so many groups of ranks that read different samples.
+/// The loop has `max_iters` iterations. `replicas` groups of ranks read different samples.
 train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t max_iters, std::int64_t replicas);
 
 }  // namespace lockstep::app

@@ -246,6 +246,10 @@ class Walk {
 
 Walked walk(const Question& question, const Rounding* rounding) { return Walk(question, rounding).run(); }
 
+double score_scale(const arch::ModelConfig& config) {
+  return config.attention_scale > 0 ? config.attention_scale : 1 / std::sqrt(static_cast<double>(config.head_size));
+}
+
 std::vector<layout::ParameterInfo> parameters_of(const arch::ModelConfig& config) {
   std::vector<layout::ParameterInfo> all;
   for (const arch::UnitSpec& unit : arch::unit_table(config)) {

@@ -9,10 +9,6 @@
 
 namespace lockstep::lab::against {
 
-double score_scale(const arch::ModelConfig& config) {
-  return config.attention_scale > 0 ? config.attention_scale : 1 / std::sqrt(static_cast<double>(config.head_size));
-}
-
 HeadWalk::HeadWalk(const Question& question, Tape& tape)
     : q_(question),
       c_(question.config),

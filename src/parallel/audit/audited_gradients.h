@@ -33,7 +33,7 @@ class AuditedGradients final : public GradientStore {
   AuditedGradients(GradientStore& whole, const AuditMemory& memory, const std::vector<layout::Unit>& units,
                    const arch::UnitMap& map, ops::Ops& ops);
 
-  /// What the passes from now on are: steps that nobody asks about, a step, or its first micro-batch done again.
+  /// Kinds of passes: of a step that is not audited, of one that is, and of a first micro-batch that is done again.
   enum class Passes : std::uint8_t { plain, own, again };
   /// `tokens` [n] i32 of the first micro-batch, in host memory until the passes are over.
   void listen(Passes passes, const Tensor& tokens = {});

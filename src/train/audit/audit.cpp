@@ -60,7 +60,7 @@ std::vector<std::int64_t> state_sums(parallel::TrainingState& state) {
   return sums;
 }
 
-/// Of `values`, whose differ from what most have; all, where there is no such value.
+/// The ranks whose value is not that of most ranks; all of them, where no value is. `values` are by rank.
 std::set<std::int64_t> outsiders(const std::map<std::int64_t, std::int64_t>& values) {
   std::map<std::int64_t, std::size_t> votes;
   for (const auto& [rank, value] : values) ++votes[value];
@@ -117,6 +117,13 @@ int Audit::shifted(int rank, int by) const {
   return parts_.groups.mesh().rank(at);
 }
 
+void Audit::exchange(const Tensor& place, const Tensor& mine, int by) const {
+  comm::Communicator& group = parts_.groups.data().host();
+  comm::Request sent = group.send(mine, (group.rank() + by) % replicas());
+  group.receive(place, (group.rank() - by + replicas()) % replicas()).wait();
+  sent.wait();
+}
+
 std::string Audit::since() const {
   if (!passed_) return "; no audit came before, so begin anew, on other hosts";
   return fmt::format("; go on from a checkpoint of step {} or before, on other hosts", *passed_);
@@ -163,14 +170,8 @@ const data::Batch& Audit::other(const data::Batch& own, std::int64_t step, bool 
     const CounterRng random(parts_.config.seed, "audit");
     drawn_ = 1 + static_cast<int>(random.below(static_cast<std::uint64_t>(replicas()) - 1, static_cast<std::uint64_t>(step)));
   }
-  comm::Communicator& group = parts_.groups.data().host();
-  const int at = group.rank(), to = (at + shift(second)) % replicas(), from = (at - shift(second) + replicas()) % replicas();
   std::array<std::int64_t, 2> head{static_cast<std::int64_t>(own.first_sample), own.target_count}, got{};
-  const auto move = [&](const Tensor& place, const Tensor& mine) {
-    comm::Request sent = group.send(mine, to);
-    group.receive(place, from).wait();
-    sent.wait();
-  };
+  const auto move = [&](const Tensor& place, const Tensor& mine) { exchange(place, mine, shift(second)); };
   move(view(std::span<std::int64_t>(got), Shape{2}), view(std::span<std::int64_t>(head), Shape{2}));
   const AuditMemory& memory = parts_.memory;
   move(memory.tokens, own.tokens.flat(0, own.tokens.elements()));
@@ -193,11 +194,7 @@ bool Audit::alike(std::int64_t step) {
   std::vector<std::int64_t>& again = parts_.gradients.sums(Passes::again);
   own_ = sum_of(all_of(own));
   received_.resize(own.size());
-  comm::Communicator& group = parts_.groups.data().host();
-  const int at = group.rank();
-  comm::Request sent = group.send(all_of(own), (at + drawn_) % replicas());
-  group.receive(all_of(received_), (at - drawn_ + replicas()) % replicas()).wait();
-  sent.wait();
+  exchange(all_of(received_), all_of(own), drawn_);
   const auto differs = std::ranges::mismatch(received_, again).in1;
   found_ = differs == received_.end() ? "" : parts_.gradients.name(static_cast<std::size_t>(differs - received_.begin()));
   if (on_any(parts_.groups.all(), !found_.empty())) return false;

@@ -51,6 +51,8 @@ class Audit {
   int shift(bool second) const;
   /// The rank at this place of the replica that is `by` further.
   int shifted(int rank, int by) const;
+  /// Gives `mine` to the replica that is `by` further, and gets into `place` that of the one so far behind. Collective.
+  void exchange(const Tensor& place, const Tensor& mine, int by) const;
   std::string since() const;
 
   Parts parts_;

@@ -14,7 +14,8 @@ namespace lockstep::train {
 
 class LateWatch {
  public:
-  /// Of the ranks that train, which outlive this. None where there is one rank, or where ranks do not wait for each other.
+  /// `groups` are of the ranks that train, and outlive this. There is no watch of one rank, nor of ranks that do not wait for
+  /// each other.
   static std::optional<LateWatch> of(const EngineConfig& config, const parallel::Groups& groups);
   /// This rank worked so many seconds in a step, what it waited for others left out.
   void add(double seconds) { mine_.add(seconds); }
