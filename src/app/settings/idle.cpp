@@ -81,7 +81,7 @@ std::vector<IdleRule> recorded() {
   };
 }
 
-std::vector<IdleRule> length_and_rate() {
+std::vector<IdleRule> evaluation_alone() {
   return {
       {{"train.log_interval",
         "train.eval_interval",
@@ -126,6 +126,11 @@ std::vector<IdleRule> length_and_rate() {
         "log.trace_steps"},
        eval_only,
        "with train.eval_only = true nothing is trained, written as a sample or saved"},
+  };
+}
+
+std::vector<IdleRule> length_and_rate() {
+  return {
       {{"train.max_iters"},
        [](const Facts& facts) { return facts.config.train.max_epochs.has_value(); },
        "train.max_epochs says how long the run is"},
@@ -286,8 +291,8 @@ std::vector<IdleRule> kernels_and_logs() {
 std::span<const IdleRule> idle_rules() {
   static const std::vector<IdleRule> all = [] {
     std::vector<IdleRule> table;
-    for (const auto& part :
-         {recorded(), length_and_rate(), model_and_data(), optimizer_and_samples(), layout_rules(), kernels_and_logs()}) {
+    for (const auto& part : {recorded(), evaluation_alone(), length_and_rate(), model_and_data(), optimizer_and_samples(),
+                             layout_rules(), kernels_and_logs()}) {
       table.insert(table.end(), part.begin(), part.end());
     }
     return table;

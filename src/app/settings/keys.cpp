@@ -98,6 +98,13 @@ std::vector<Key> train_keys() {
       train<&Train::compile>("train.compile", any, loose, "", "recorded only; kernels are fused unless kernels.* says otherwise"),
       train<&Train::threads>("train.threads", Rule::between(1, Team::most_threads), loose, "threads",
                              "size of the worker team; null: one a core", false),
+  };
+}
+
+/// Behind train_keys(): when a run ends, and what its steps are.
+std::vector<Key> train_step_keys() {
+  const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
+  return {
       train<&Train::max_epochs>("train.max_epochs", positive, loose, "epochs",
                                 "stop after as many (data.order is then partition); null: train.max_iters decides", false),
       train<&Train::max_minutes>("train.max_minutes", Rule::above(0, kMany), loose, "minutes",
@@ -323,8 +330,8 @@ std::span<const Key> keys() {
   static const std::vector<Key> all = [] {
     std::vector<Key> table;
     for (const auto& part :
-         {train_keys(), model_keys(), adapter_keys(), dpo_keys(), data_keys(), eval_keys(), optimizer_keys(), sample_keys(),
-          parallel_keys(), memory_keys(), comm_and_numerics_keys(), kernel_keys(), checkpoint_and_log_keys()}) {
+         {train_keys(), train_step_keys(), model_keys(), adapter_keys(), dpo_keys(), data_keys(), eval_keys(), optimizer_keys(),
+          sample_keys(), parallel_keys(), memory_keys(), comm_and_numerics_keys(), kernel_keys(), checkpoint_and_log_keys()}) {
       table.insert(table.end(), part.begin(), part.end());
     }
     return table;
