@@ -229,14 +229,15 @@ std::vector<std::int32_t> TaskJudge::beginning() const {
   return {parts_.tokenizer.end_of_text().value_or(0)};
 }
 
-/// In windows, of which each counts what none before it had.
+/// In windows that are as full as the text allows, each of which counts what none before it had (lm-eval, utils.py:
+/// get_rolling_token_windows).
 void TaskJudge::judge_document(const std::string& text, std::span<double> to) {
   std::vector<std::int32_t> ids = data::encode_prompt(parts_.tokenizer, text, vocabulary_, parts_.log);
   if (parts_.tokenizer.begin_of_text().empty()) ids.insert(ids.begin(), beginning().front());
   const auto length = static_cast<std::size_t>(longest_), stride = static_cast<std::size_t>(stride_);
-  for (std::size_t begin = 0, done = 1; done < ids.size(); begin += stride) {
-    const std::size_t end = std::min(ids.size(), begin + length + 1);
-    if (end <= done) continue;
+  for (std::size_t done = 1, end = length + 1; done < ids.size(); end = done + stride) {
+    end = std::min(end, ids.size());
+    const std::size_t begin = end - std::min(end, length + 1);
     const train::Likelihood part = reader_.of(std::span(ids).subspan(begin, end - begin), done - begin);
     if (has_head()) to[0] += part.sum;
     done = end;
