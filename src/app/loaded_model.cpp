@@ -28,16 +28,28 @@ constexpr std::int64_t usual_context = 1024;
 
 /// The session's ranks have the model as the layout says, in memory taken for it. `stored`: its type where none is asked for.
 /// Throws UserError for a layout that they cannot have.
-void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType stored, const ModelOptions& options,
-               Session& session) {
+void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType stored, const ModelOptions& options, Session& session,
+               Log& log) {
   const int ranks = session.world().size();
   const DType type = options.dtype == "stored" ? stored : dtype_from_spelling(options.dtype);
   lab::Layout layout = options.layout.layout.value_or(lab::data_parallel(ranks));
   layout.plan.ranks_per_host = ranks;
-  std::vector<Problem> problems = check(layout, arch::plan_limits(config, config.block_size), ranks, lab::bench_defaults);
-  if (!problems.empty()) throw UserError(std::move(problems));
-  const layout::ParallelPlan plan{
-      .dp = layout.plan.dp, .tp = layout.plan.tp, .pp = layout.plan.pp, .ranks_per_host = layout.plan.ranks_per_host};
+  const auto problems_of = [&](const lab::Layout& asked) {
+    return check(asked, arch::plan_limits(config, config.block_size), ranks, lab::bench_defaults);
+  };
+  if (std::vector<Problem> problems = problems_of(layout); !problems.empty()) throw UserError(std::move(problems));
+  if (!layout.plan.canonical && stored_canonical(loaded.manifest)) {
+    layout.plan.canonical = true;
+    if (const std::vector<Problem> problems = problems_of(layout); !problems.empty()) {
+      layout.plan.canonical = false;
+      log.warning(fmt::format("not read by the canonical sums that it was trained by: {}", problems.front().message));
+    }
+  }
+  const layout::ParallelPlan plan{.dp = layout.plan.dp,
+                                  .tp = layout.plan.tp,
+                                  .pp = layout.plan.pp,
+                                  .ranks_per_host = layout.plan.ranks_per_host,
+                                  .canonical = layout.plan.canonical};
   const std::int64_t weights =
       arch::count_parameters(config).total / (std::int64_t{plan.tp} * plan.pp) * static_cast<std::int64_t>(size_of(type));
   const std::string halved = type == DType::f32 ? "--dtype bf16 takes half as much; " : "";
@@ -85,7 +97,7 @@ LoadedModel load_published(const ModelOptions& options, std::int64_t context, Se
   arch::ModelConfig config = weights->config();
   config.block_size = std::min(config.block_size, context);
   const auto adapter = open_adapter(options, config, session);
-  make_room(loaded, config, DType::f32, options, session);
+  make_room(loaded, config, DType::f32, options, session, log);
   load(loaded, *weights, adapter, session);
   return loaded;
 }
@@ -98,7 +110,7 @@ void ModelOptions::declare(CommandLine& line, const std::string& shared) {
   line.option("--adapter", adapter, "FOLDER", "read the model with this adapter of PEFT's (LoRA)");
   layout.declare(line,
                  "ranks that have one copy of the model together: tp=N, each a part of every layer; pp=N, each a part of its "
-                 "layers; dp=N copies",
+                 "layers; dp=N copies; canonical: sums whose bits no tp changes (a run's own setting without a word)",
                  shared);
   line.option("--threads", threads, "N", "of each rank; 0: its share of the cores");
   std::vector<std::string> types = dtype_spellings();
@@ -126,7 +138,7 @@ LoadedModel load_model(const ModelOptions& options, std::optional<std::int64_t> 
   if (tokenizer != nullptr) loaded.tokenizer = data::make_tokenizer(*tokenizer);
   if (tokenizer == nullptr) loaded.no_tokenizer = loaded.folder + " was trained on token ids without a tokenizer";
   const auto adapter = open_adapter(options, config, session);
-  make_room(loaded, config, loaded.manifest.dtype, options, session);
+  make_room(loaded, config, loaded.manifest.dtype, options, session, log);
   load(loaded, *checkpoint::open_together(session.world(), choice.folder), adapter, session);
   return loaded;
 }

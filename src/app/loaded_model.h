@@ -27,7 +27,7 @@ struct ModelOptions {
   /// `shared`: what ranks of --ranks share.
   void declare(CommandLine& line, const std::string& shared);
   /// Behind parsing: what is wrong with the layout.
-  void read(std::vector<Problem>& problems) { layout.read(problems, {"dp", "tp", "pp"}); }
+  void read(std::vector<Problem>& problems) { layout.read(problems, {"dp", "tp", "pp", "canonical"}); }
   RankOptions ranks() const;
 };
 

@@ -284,4 +284,9 @@ double Canonical::total(std::span<double> losses) const {
   return losses.front();
 }
 
+std::unique_ptr<Sums> make_reading_sums(const arch::ModelConfig& config, const layout::ShardedDims& dims, bool canonical) {
+  if (!canonical) return std::make_unique<Sums>(dims);
+  return std::make_unique<Canonical>(config, dims, CanonicalSizes{.tokens = {1, 1}});
+}
+
 }  // namespace lockstep::model

@@ -6,6 +6,7 @@
 // positions. Where context parallelism divides them, sums over tokens inside are those of whole samples: its ranks bring rows
 // together, and each makes some columns of the sums; the others are zero there, so that the sum over replicas has them once.
 
+#include <memory>
 #include <vector>
 
 #include "arch/config.h"
@@ -69,5 +70,8 @@ class Canonical final : public Sums {
   std::vector<Tensor> position_places_;  ///< [P, C] f32 each
   Tensor rows_, order_;                  ///< of a step: [R', own columns of C]; [2 R'] i64 to sort step_ids
 };
+
+/// For a rank that reads, and goes nowhere back: its sums are canonical or those of Sums.
+std::unique_ptr<Sums> make_reading_sums(const arch::ModelConfig& config, const layout::ShardedDims& dims, bool canonical);
 
 }  // namespace lockstep::model

@@ -5,6 +5,7 @@
 
 #include "base/timer.h"
 #include "model/attention/rotation.h"
+#include "model/canonical.h"
 #include "model/initialise.h"
 #include "parallel/context/split_positions.h"
 #include "train/matched_lists.h"
@@ -43,9 +44,9 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
       boundary_(parallel::make_boundary(groups_)),
       reading_boundary_(parallel::make_reading_boundary(groups_)),
       reading_attention_(parallel::make_local_attention()),
-      reading_sums_(memory_.part.dims),
+      reading_sums_(model::make_reading_sums(config_.model, memory_.part.dims, config_.plan.canonical)),
       training_(context_of(*boundary_, *memory_.attention, *memory_.sums)),
-      reading_(context_of(*reading_boundary_, *reading_attention_, reading_sums_)),
+      reading_(context_of(*reading_boundary_, *reading_attention_, *reading_sums_)),
       stages_(model::make_stages(training_, gradients(), memory_.model)),
       document_split_(config_.plan.cp),
       parts_(splits_by_documents(config_) ? static_cast<std::size_t>(config_.plan.cp * config_.plan.microbatches) : 0),

@@ -151,7 +151,7 @@ class Engine {
   std::optional<Audit> audit_;
   std::unique_ptr<parallel::Boundary> boundary_, reading_boundary_;
   std::unique_ptr<parallel::ContextAttention> reading_attention_;
-  model::Sums reading_sums_;
+  std::unique_ptr<model::Sums> reading_sums_;
   model::Context training_, reading_;
   std::vector<std::unique_ptr<model::Stage>> stages_;
   parallel::DocumentSplit document_split_;

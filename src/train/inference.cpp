@@ -8,6 +8,7 @@
 #include "checkpoint/replicated.h"
 #include "layout/pipeline/schedules.h"
 #include "model/attention/rotation.h"
+#include "model/canonical.h"
 #include "model/weights.h"
 
 namespace lockstep::train {
@@ -50,14 +51,14 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
       parameters_(make_store(weights_, groups, ops.stream())),
       boundary_(parallel::make_reading_boundary(groups)),
       attention_(parallel::make_local_attention()),
-      sums_(arch::sharded_dims(model, tensor_of(groups))),
+      sums_(model::make_reading_sums(model, arch::sharded_dims(model, tensor_of(groups)), groups.plan().canonical)),
       context_{.config = model,
                .dims = arch::sharded_dims(model, tensor_of(groups)),
                .ops = ops,
                .parameters = *parameters_,
                .boundaries = parallel::Boundaries::all(*boundary_),
                .attention = *attention_,
-               .sums = sums_,
+               .sums = *sums_,
                .angles = angles_,
                .leases = arch::lease_rule(groups.plan(), type),
                .adapters = arch::adapter_sites(model, arch::sharded_dims(model, tensor_of(groups)))},
@@ -66,6 +67,7 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
       pieces_(ops.stream(), piece_buffer_) {
   weights_.declare(arena_, arena_);
   HostPieces::declare(pinned_arena_, piece_buffer_, runtime.device());
+  if (groups.plan().canonical) ops.take_sum_grids();
   model::declare_angles(table_arena_, angles_, model);
   Ledger ledger;
   weights_.sharded ? arena_.commit(groups.all().window(runtime.memory()), ledger) : arena_.commit(runtime, ledger);
@@ -118,8 +120,9 @@ void Inference::prepack() {
   for (const UnitIndex unit : map.blocks) {
     if (!is_held(unit)) continue;
     const model::WeightSet weights = weights_of(unit);
-    for (const Role role : {Role::qkv_weight, Role::attention_out_weight, Role::up_weight, Role::down_weight})
-      prepack(unit, role, weights[role], weights[role]);
+    for (const Role role : {Role::qkv_weight, Role::up_weight}) prepack(unit, role, weights[role], weights[role]);
+    if (groups_.plan().canonical) continue;  // products by ranges read rows
+    for (const Role role : {Role::attention_out_weight, Role::down_weight}) prepack(unit, role, weights[role], weights[role]);
   }
   if (!chunks_.back().head) return;
   const UnitIndex unit = map.head_reads.back();

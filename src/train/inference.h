@@ -49,7 +49,7 @@ class Inference {
   std::unique_ptr<parallel::ParameterStore> parameters_;
   std::unique_ptr<parallel::Boundary> boundary_;
   std::unique_ptr<parallel::ContextAttention> attention_;
-  model::Sums sums_;
+  std::unique_ptr<model::Sums> sums_;
   Mirror angles_;
   model::Context context_;
   Runtime& runtime_;

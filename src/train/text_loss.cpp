@@ -107,6 +107,7 @@ TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const
   comm::Communicator& pipeline = model.groups().pipeline();
   const int head = model.share().links.head;
   const auto take = [&](std::int64_t batch) {
+    if (!takes && !has_head) return;
     const Tensor logits = reader.logits(batch);
     if (has_head && !takes) pipeline.host().send(logits, 0).wait();
     if (!takes) return;

@@ -106,6 +106,34 @@ TEST_F(EvalCommand, LayoutsAgreeOnTailsAndStrides) {
   EXPECT_NEAR(split.at("loss").number(), one.at("loss").number(), 1e-5);
 }
 
+// A run that was trained by canonical sums is read by them, and written with.
+TEST_F(EvalCommand, CanonicalSumsAreTheSameOnTensorRanks) {
+  ASSERT_EQ(lockstep(words("sums", {"numerics.canonical=true", "model.n_layer=3", "model.n_head=4", "model.n_kv_head=4"})).code,
+            0);
+  const auto read = [&](const std::string& run, const std::string& layout) {
+    const std::string logits = folder_ / "logits.safetensors";
+    const Outcome outcome =
+        lockstep({"eval", folder_ / run, "--split", "val", "--layout", layout, "--threads", "1", "--logits", logits});
+    EXPECT_EQ(outcome.code, 0) << layout << outcome.err;
+    const std::string found = io::read_file(logits);
+    fs::remove(logits);
+    return found;
+  };
+  const std::string one = read("sums", "dp=1");
+  for (const char* layout : {"tp=2", "tp=4", "pp=3", "dp=2,tp=2", "tp=2,canonical"})
+    EXPECT_TRUE(read("sums", layout) == one) << layout;
+  EXPECT_FALSE(read("run", "canonical") == read("run", "dp=1"));
+  EXPECT_TRUE(read("run", "tp=2,canonical") == read("run", "canonical"));
+  const auto text_of = [&](const std::string& layout) {
+    return lockstep({"generate", folder_ / "sums", "--layout", layout, "--prompt", "the", "--tokens", "50"}).out;
+  };
+  EXPECT_EQ(text_of("tp=4"), text_of("dp=1"));
+  const Outcome odd = lockstep({"eval", folder_ / "sums", "--split", "val", "--layout", "tp=3"});
+  EXPECT_EQ(odd.code, 0) << odd.err;
+  EXPECT_NE(odd.err.find("not read by the canonical sums"), std::string::npos) << odd.err;
+  refused({"--split", "val", "--layout", "tp=3,canonical"}, "canonical sums by 8 ranges");
+}
+
 TEST_F(EvalCommand, ShortTextsAreReadAndWhatCannotBeIsRefused) {
   const Json two = facts({"--tokens", file("two.bin", bytes_of(ids(2)))});
   EXPECT_EQ(two.at("tokens").integer(), 1);

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "support/layout_run.h"
+#include "train/texts/likelihood.h"
 
 namespace lockstep::train {
 namespace {
@@ -135,6 +136,43 @@ TEST(Canonical, RunsLearnWhatOthersLearn) {
     const LayoutResult canonical = support::learn(run), usual = support::learn(support::with(run, "canonical=false"));
     support::expect_near(canonical, usual, 1e-5);
     EXPECT_FALSE(canonical.gradients == usual.gradients);
+  }
+}
+
+/// Of each token of a text behind the first, by a decoder with start weights.
+std::vector<double> likelihoods_of(const LayoutRun& run) {
+  std::vector<double> found;
+  support::on_layout(run, [&](support::LayoutRank& rank) {
+    rank.engine().initialise();
+    LikelihoodReader reader(rank.engine().share(), 7);
+    Arena workspace("reading", MemoryKind::workspace), cache("cache", MemoryKind::workspace);
+    reader.declare(workspace, cache);
+    Ledger ledger;
+    for (Arena* arena : {&workspace, &cache}) arena->commit(rank.runtime(), ledger);
+    const std::vector<std::int32_t> text{1, 60, 7, 7, 12, 64, 3};
+    std::vector<double> own;
+    for (std::size_t i = 1; i < text.size(); ++i) own.push_back(reader.of(std::span(text).first(i + 1), i).sum);
+    if (rank.lead()) found = own;
+  });
+  return found;
+}
+
+TEST(Canonical, TextsAreReadWithTheSameBitsOnAnyRanks) {
+  std::vector<arch::ModelConfig> models = models_of_six_heads();
+  models.push_back(support::tiny_olmo());
+  models.push_back(support::tiny_gemma());
+  for (arch::ModelConfig model : models) {
+    model.dropout = 0;
+    for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_alone}) {
+      LayoutRun one = run_of(model);
+      one.weights = weights;
+      const std::vector<double> alone = likelihoods_of(one);
+      for (const char* words : {"tp=2", "dp=2,tp=2", "tp=2,sequence", "tp=2,zero=3", "cp=2"}) {
+        LayoutRun run = run_of(model, words);
+        run.weights = weights;
+        EXPECT_EQ(likelihoods_of(run), alone) << words;
+      }
+    }
   }
 }
 

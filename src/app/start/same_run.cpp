@@ -66,6 +66,16 @@ RunIdentity stored_identity(const RunIdentity& now, const checkpoint::Manifest& 
   return was;
 }
 
+/// As the checkpoint says it; null: it does not.
+const Json* numerics_setting(const checkpoint::Manifest& manifest, const char* name) {
+  const Json* found = &manifest.run;
+  for (const char* member : {"config", "numerics", name}) {
+    if (found == nullptr || !found->is_object()) return nullptr;
+    found = found->find(member);
+  }
+  return found;
+}
+
 void compare_data(const Json& was, const Json& is, const RunConfig& old, const std::string& folder, Comparison& result) {
   std::set<std::string> names;
   for (const Json* side : {&was, &is}) {
@@ -124,11 +134,14 @@ std::string names_of(OnResume mark) {
 
 }  // namespace
 
+bool stored_canonical(const checkpoint::Manifest& manifest) {
+  const Json* value = numerics_setting(manifest, "canonical");
+  return value != nullptr && value->is_bool() && value->boolean();
+}
+
 std::optional<ops::Bf16Order> stored_bf16_order(const checkpoint::Manifest& manifest) {
   if (!manifest.run.is_object()) return {};
-  const Json* config = manifest.run.find("config");
-  const Json* numerics = config != nullptr && config->is_object() ? config->find("numerics") : nullptr;
-  const Json* word = numerics != nullptr && numerics->is_object() ? numerics->find("bf16") : nullptr;
+  const Json* word = numerics_setting(manifest, "bf16");
   if (word != nullptr && word->is_string() && word->string() != "auto") return ops::bf16_order_from_name(word->string());
   const Json* isa = manifest.run.find("isa");
   if (isa == nullptr || !isa->is_string()) return {};

@@ -42,6 +42,9 @@ struct Comparison {
 /// How its bf16 products add, where the checkpoint says so; one of an older version says it by its instruction set.
 std::optional<ops::Bf16Order> stored_bf16_order(const checkpoint::Manifest& manifest);
 
+/// Whether it was trained with numerics.canonical.
+bool stored_canonical(const checkpoint::Manifest& manifest);
+
 /// Of this run with the one that the checkpoint in `folder` is of.
 Comparison compare_runs(const RunIdentity& now, const checkpoint::Manifest& manifest, const std::string& folder);
 
