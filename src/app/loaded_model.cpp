@@ -110,7 +110,7 @@ void ModelOptions::declare(CommandLine& line, const std::string& shared) {
   line.option("--adapter", adapter, "FOLDER", "read the model with this adapter of PEFT's (LoRA)");
   layout.declare(line,
                  "ranks that have one copy of the model together: tp=N, each a part of every layer; pp=N, each a part of its "
-                 "layers; dp=N copies; canonical: sums whose bits no tp changes (a run's own setting without a word)",
+                 "layers; dp=N copies. With canonical, or where a run was trained so, no tp changes a bit",
                  shared);
   line.option("--threads", threads, "N", "of each rank; 0: its share of the cores");
   std::vector<std::string> types = dtype_spellings();

@@ -93,6 +93,50 @@ class TextReader {
   Mirror loss_;
 };
 
+/// The way of logits from the ranks with the head to the first stage of the first replica, where they are taken, if that is asked
+/// for.
+class LogitRoute {
+ public:
+  LogitRoute(const Inference& model, const TextReader& reader, const TextLossRequest& request)
+      : reader_(reader),
+        request_(request),
+        replicas_(model.groups().data()),
+        pipeline_(model.groups().pipeline()),
+        head_(model.share().links.head),
+        takes_(model.groups().at().pp == 0),
+        has_head_(model.share().chunks.back().head) {}
+
+  /// By another replica than the first, of a batch that it has read.
+  void send(std::int64_t batch) const {
+    if (request_.logits && has_head_) replicas_.host().send(reader_.logits(batch), 0).wait();
+  }
+  void receive(std::int64_t batch, int replica) const {
+    if (request_.logits && has_head_) replicas_.host().receive(reader_.logits(batch), replica).wait();
+    take(batch);
+  }
+  /// Of a batch whose logits the first replica has.
+  void take(std::int64_t batch) const {
+    if (!request_.logits || (!takes_ && !has_head_)) return;
+    const Tensor logits = reader_.logits(batch);
+    if (!takes_) return pipeline_.host().send(logits, 0).wait();
+    if (!has_head_) pipeline_.host().receive(logits, head_).wait();
+    if (request_.take_logits) request_.take_logits(logits);
+  }
+
+ private:
+  const TextReader& reader_;
+  const TextLossRequest& request_;
+  comm::Communicator &replicas_, &pipeline_;
+  int head_;
+  bool takes_, has_head_;
+};
+
+void demand_finite(double loss, const data::TokenFile& file) {
+  if (std::isfinite(loss)) return;
+  throw UserError(fmt::format("the loss on {} is not finite: the model computes numbers beyond those of its type", file.path()),
+                  "read it with --dtype fp32, or take another checkpoint: --checkpoint");
+}
+
 }  // namespace
 
 TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const TextLossRequest& request, Runtime& runtime) {
@@ -102,18 +146,7 @@ TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const
   // Of each batch, 0 on the ranks that did not read it: added over ranks, then in the order of batches.
   std::vector<double> losses(static_cast<std::size_t>(reader.batches()));
   TextLoss result;
-  // Logits, which the rank with the head has, are taken where the first stage is.
-  const bool takes = model.groups().at().pp == 0, has_head = model.share().chunks.back().head;
-  comm::Communicator& pipeline = model.groups().pipeline();
-  const int head = model.share().links.head;
-  const auto take = [&](std::int64_t batch) {
-    if (!takes && !has_head) return;
-    const Tensor logits = reader.logits(batch);
-    if (has_head && !takes) pipeline.host().send(logits, 0).wait();
-    if (!takes) return;
-    if (!has_head) pipeline.host().receive(logits, head).wait();
-    if (request.take_logits) request.take_logits(logits);
-  };
+  const LogitRoute route(model, reader, request);
   for (std::int64_t round = 0; round < rounds.count(); ++round) {
     const auto [mine, counts] = rounds.turn(round, ranks.rank());
     const TextLoss read = reader.read(mine);
@@ -122,30 +155,25 @@ TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const
       result.tokens += read.tokens;
     }
     if (ranks.rank() > 0) {
-      if (counts && request.logits && has_head) ranks.host().send(reader.logits(mine), 0).wait();
+      if (counts) route.send(mine);
       continue;
     }
-    if (request.logits) take(mine);
+    route.take(mine);
     std::int64_t last = mine;
     for (int other = 1; other < ranks.size(); ++other) {
       const auto [batch, others] = rounds.turn(round, other);
       if (!others) break;
       last = batch;
-      if (!request.logits) continue;
-      if (has_head) ranks.host().receive(reader.logits(batch), other).wait();
-      take(batch);
+      route.receive(batch, other);
     }
     if (request.have_windows) request.have_windows(reader.windows_until(last));
   }
-  for (comm::Communicator* group : {&ranks, &pipeline})  // 0 but where the head is
+  for (comm::Communicator* group : {&ranks, &model.groups().pipeline()})  // 0 but where the head is
     group->host().all_reduce(view(std::span(losses), Shape{std::ssize(losses)}), comm::Reduction::sum).wait();
   ranks.host().all_reduce(view(std::span(&result.tokens, 1), Shape{1}), comm::Reduction::sum).wait();
   demand_targets(result.tokens, file, "give a text of which something is taught: --data, --split or --tokens");
   result.loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(result.tokens);
-  if (!std::isfinite(result.loss)) {
-    throw UserError(fmt::format("the loss on {} is not finite: the model computes numbers beyond those of its type", file.path()),
-                    "read it with --dtype fp32, or take another checkpoint: --checkpoint");
-  }
+  demand_finite(result.loss, file);
   return result;
 }
 
