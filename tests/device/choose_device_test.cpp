@@ -16,7 +16,6 @@ TEST(ChooseDevice, TakesTheKindThatIsNamed) {
   for (const char* name : {"cpu", "cuda"}) EXPECT_EQ(name_of(choose_device(name, 0).kind), name);
 }
 
-// Kernels that were not run on a GPU yet are not taken unasked.
 TEST(ChooseDevice, NoneNamedIsTheProcessor) { EXPECT_EQ(choose_device("", 0), Device{}); }
 
 // What is missing says so, and what to do.

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "app/cli/commands.h"
+#include "app/fitness/gpu_doctor.h"
 #include "app/fitness/test_dist.h"
 #include "app/folder/answer_line.h"
 #include "app/start/dist_info.h"
@@ -105,20 +106,27 @@ void add_causes(comm::Communicator& world, const std::string& mine, std::vector<
 
 int run(const Arguments& arguments) {
   std::optional<std::int64_t> asked;
-  std::string machine_file;
+  std::string machine_file, device = "cpu";
   AnswerLine line("doctor",
                   "Says whether this machine or cluster is fit for training. Shows who the ranks are, every collective with its "
                   "values before and after, bandwidths, and the training run of test_dist, whose outcome is known. Ends with a "
                   "verdict and exit code 0 (FIT) or 1 (UNFIT).");
   line.option("--ranks", asked, "N", "ranks (default: one a core; under mpiexec those it started)");
   line.option("--machine-file", machine_file, "F.toml", "a fit machine, measured, as lockstep plan search reads it");
-  line.note("examples:\n  lockstep doctor\n  lockstep doctor --machine-file here.toml\n  mpiexec -n 4 lockstep doctor");
+  line.choice("--device", device, {"cpu", "cuda"},
+              "cuda: try every kernel of a GPU beside the processor's instead, and certify it for training");
+  line.note(
+      "examples:\n  lockstep doctor\n  lockstep doctor --device cuda\n  lockstep doctor --machine-file here.toml\n  mpiexec -n 4 "
+      "lockstep doctor");
   if (!line.read(arguments)) return 0;
   line.demand(machine_file.empty() || machine_file.ends_with(".toml"),
               fmt::format("--machine-file {}: must end in .toml, as plan search knows a file", machine_file),
               "--machine-file here.toml");
   line.collect([&] { demand_output("--machine-file", machine_file, is_own_machine); });
+  line.demand(device == "cpu" || (!asked && machine_file.empty()), "--device cuda: one process looks at the first GPU alone",
+              "leave --ranks and --machine-file out");
   line.check();
+  if (device == "cuda") return examine_gpu(line);
   constexpr double timeout = 60;  // seconds: here no rank has reason to be late
   std::vector<std::string> causes;
   std::optional<planner::Machine> machine;

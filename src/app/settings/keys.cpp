@@ -68,7 +68,8 @@ std::vector<Key> train_keys() {
           "train.backend", any, loose, "",
           "how ranks share the work; zero1 and the like, FSDP: names for memory.zero; deepspeed: zero1 in bf16; ps: "
           "parameter servers"),
-      train<&Train::device>("train.device", any, loose, "", "where to compute; null: the processor"),
+      train<&Train::device>("train.device", any, loose, "",
+                            "where to compute; null: a GPU with a good certificate, else the processor"),
       train<&Train::seed>("train.seed", Rule::or_named(counted, "random", drawn_seed), fixed, "",
                           "seed of every random draw; null: 1337; random: one is drawn and logged"),
       train<&Train::port>("train.port", Rule::between(1, 65535), loose, "", "recorded only"),

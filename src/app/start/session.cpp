@@ -12,11 +12,13 @@
 #include <span>
 #include <vector>
 
+#include "app/start/gpu_certificate.h"
 #include "base/error.h"
 #include "base/thread.h"
 #include "comm/mpi/mpi_world.h"
 #include "comm/thread/thread_world.h"
 #include "device/choose_device.h"
+#include "device/cuda/cuda_runtime.h"
 #include "device/topology.h"
 #include "ops/open_ops.h"
 
@@ -67,6 +69,14 @@ AgreedKernels agree_on(const ops::CpuOptions& asked, comm::Communicator& world) 
   return agreed;
 }
 
+// Of the host's ranks, `number` is this one's. Collective.
+Device device_of(const RankOptions& options, int number, comm::Communicator& world) {
+  const bool asks = options.device.empty() && options.takes_gpu && cuda::is_built();
+  if (!asks || std::ranges::min(of_all_ranks(has_certified_gpu(number) ? 1 : 0, world)) == 0)
+    return choose_device(options.device, number);
+  return choose_device("cuda", number);
+}
+
 // Of one of `sharing` ranks that have `cores` between them.
 int threads_of(const RankOptions& options, const std::vector<int>& cores, const comm::CoreSharing& sharing) {
   if (options.threads > 0) return static_cast<int>(options.threads);
@@ -89,7 +99,7 @@ void run_rank(const RankOptions& options, comm::Communicator& world, Transport t
   const ScopedCores scoped(share);
   const std::unique_ptr<comm::Communicator> around = options.around ? options.around(world) : nullptr;
   const int threads = threads_of(options, cores, sharing);
-  Session session(threads, kernels_of(options), around ? *around : world, transport, choose_device(options.device, sharing.rank),
+  Session session(threads, kernels_of(options), around ? *around : world, transport, device_of(options, sharing.rank, world),
                   sharing.ranks > std::ssize(cores) || threads > std::ssize(share));
   body(session);
 }
@@ -153,6 +163,7 @@ Session::Session(int threads, const ops::CpuOptions& kernels, comm::Communicator
       runtime_(open_runtime(device, {.threads = threads})),
       stream_(runtime_->make_stream()) {
   world_.attach(*stream_, team());
+  if (device.kind == DeviceKind::cuda) certified_ = note_on_gpu(device.index);
 }
 
 ops::Ops& Session::ops() {
@@ -167,7 +178,7 @@ std::unique_ptr<ops::Ops> Session::make_ops(ops::OpObserver* observer, std::opti
 }
 
 std::string Session::description() const {
-  return runtime_->description() + fmt::format(", kernels for {}{}", ops::name_of(isa()), agreed_.narrowed);
+  return runtime_->description() + certified_ + fmt::format(", kernels for {}{}", ops::name_of(isa()), agreed_.narrowed);
 }
 
 void run_on_ranks(const RankOptions& options, const std::function<void(Session&)>& body) {
@@ -178,7 +189,7 @@ void run_on_ranks(const RankOptions& options, const std::function<void(Session&)
   if (ranks == 1) {
     const std::unique_ptr<comm::Communicator> alone = comm::make_self();
     Session session(static_cast<int>(options.threads), kernels_of(options), *alone, Transport::self,
-                    choose_device(options.device, 0));
+                    device_of(options, 0, *alone));
     return body(session);
   }
   const std::vector<int> cores = neighbouring_cores();

@@ -64,6 +64,7 @@ class Session {
   const std::unique_ptr<Runtime> runtime_;
   const std::unique_ptr<Stream> stream_;
   std::unique_ptr<ops::Ops> ops_;
+  std::string certified_;  // of a GPU: what description() says of its certificate
 };
 
 /// Ranks that one command starts, at most.
@@ -78,6 +79,7 @@ struct RankOptions {
   ops::PlainKernels plain = {};
   ops::Bf16Order bf16 = ops::Bf16Order::automatic;
   std::string device = {};             ///< "cpu", "cuda"; empty: the processor
+  bool takes_gpu = false;              ///< where `device` is empty: a GPU, if every rank has one with a good certificate
   double timeout = 600;                ///< comm.timeout, seconds
   std::function<void()> prepare = {};  ///< done once, by one process, before any rank begins
   /// Makes the communicator that a thread rank uses around its own; empty: it uses its own.

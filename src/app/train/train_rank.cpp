@@ -335,6 +335,7 @@ RankOptions rank_options(const RunConfig& config, std::int64_t ranks) {
           .plain = plain_kernels_of(config),
           .bf16 = config.numerics.bf16,
           .device = config.train.device ? std::string(name_of(*config.train.device)) : "",
+          .takes_gpu = config.train.audit == 0,  // which looks at gradients in the host's memory
           .timeout = config.comm.timeout};
 }
 

@@ -10,9 +10,6 @@ namespace {
 
 constexpr const char* on_the_processor = "train.device=cpu computes on the processor";
 
-// 13010 -> "13.1"
-std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
-
 std::string visible_devices() {
   const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
   return list == nullptr ? "" : fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", list);
@@ -31,6 +28,8 @@ Problem old_driver(int driver) {
 }
 
 }  // namespace
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 Problem machine_problem(cudaError_t error, int driver) {
   if (error == cudaErrorInsufficientDriver) return old_driver(driver);

@@ -13,6 +13,9 @@ namespace lockstep::cuda {
 /// Throws where `error` is one: UserError where the user can mend it, SystemError elsewhere. `what` names the call.
 void check(cudaError_t error, const char* what);
 
+/// 13010: "13.1".
+std::string version_text(int version);
+
 /// What is wrong with the machine when the runtime's first call says `error`. `driver` is the newest CUDA that the driver knows,
 /// as cudaDriverGetVersion tells it; 0: there is no driver.
 Problem machine_problem(cudaError_t error, int driver);

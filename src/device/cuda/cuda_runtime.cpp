@@ -66,8 +66,7 @@ class CudaRuntime final : public Runtime {
   Team& team() override { return host_->team(); }
   std::string description() const override {
     const cudaDeviceProp gpu = properties_of(gpu_);
-    return fmt::format("{}, compute capability {}.{}, {}; these kernels were not run on a GPU yet", gpu.name, gpu.major,
-                       gpu.minor, format_bytes(gpu.totalGlobalMem));
+    return fmt::format("{}, compute capability {}.{}, {}", gpu.name, gpu.major, gpu.minor, format_bytes(gpu.totalGlobalMem));
   }
 
  private:
@@ -91,6 +90,14 @@ class CudaRuntime final : public Runtime {
 };
 
 }  // namespace
+
+bool is_built() { return true; }
+
+GpuNames names_of_gpu(int index) {
+  int driver = 0;
+  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  return {properties_of(find_gpus().usable.at(static_cast<std::size_t>(index))).name, version_text(driver)};
+}
 
 int device_count() { return static_cast<int>(find_gpus().usable.size()); }
 

@@ -50,6 +50,8 @@ class CudaOps final : public Ops {
 
 }  // namespace
 
+std::string_view kernels_hash() { return LOCKSTEP_KERNELS_HASH; }
+
 std::unique_ptr<Ops> make_cuda_ops(Runtime& runtime, Stream& stream, Bf16Products bf16, OpObserver* observer) {
   return std::make_unique<CudaOps>(runtime, stream, bf16, observer);
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "ops/ops.h"
 
@@ -12,6 +13,9 @@ namespace lockstep::ops::cuda {
 /// How a product of two bf16 operands adds: as that of the widened operands, with the CPU's bits, or by tensor cores, whose order
 /// is their own. In both an element depends on its row, its column and K alone.
 enum class Bf16Products : std::uint8_t { widened, tensor_cores };
+
+/// A hash of these kernels' sources, and of what the compiler was told; empty where this build has none.
+std::string_view kernels_hash();
 
 /// Kernels on `stream`, which `runtime`, that of a GPU, made. Both outlive them, and so does `observer` (null: none). In f32
 /// results have the CPU's bits. Throws UserError when this build has no CUDA.

@@ -1,0 +1,42 @@
+// What `lockstep doctor --device cuda` tries on a GPU agrees on the emulated one.
+
+#include "lab/kernels/kernel_trials.h"
+
+#include <gtest/gtest.h>
+
+#include "lab/kernels/kernel_rates.h"
+#include "support/machine.h"
+
+namespace lockstep::lab {
+namespace {
+
+TEST(KernelTrials, EmulatedKernelsAgreeWithTheProcessors) {
+  for (const Bf16Trials bf16 : {Bf16Trials::widened, Bf16Trials::own_order}) {
+    const bool widened = bf16 == Bf16Trials::widened;
+    const support::Machine processor(1);
+    const std::unique_ptr<Runtime> runtime = open_runtime({DeviceKind::cuda, 0});
+    const std::unique_ptr<Stream> stream = runtime->make_stream();
+    const std::unique_ptr<ops::Ops> kernels =
+        ops::make_ops(*runtime, *stream, {.cpu = {.bf16 = widened ? ops::Bf16Order::widened : ops::Bf16Order::automatic}});
+    std::int64_t different = 0;
+    for (const KernelTrial& trial :
+         try_kernels({*processor.runtime, *processor.ops}, {*runtime, *kernels}, bf16, [](const KernelTrial&) {})) {
+      EXPECT_TRUE(trial.right()) << trial.family << ", " << trial.what << ": " << trial.different << " of " << trial.values
+                                 << ", distance " << trial.distance << " " << trial.error;
+      different += trial.different;
+    }
+    EXPECT_EQ(different > 0, !widened);
+  }
+}
+
+TEST(KernelTrials, RatesAreMeasured) {
+  const std::unique_ptr<Runtime> runtime = open_runtime({DeviceKind::cuda, 0});
+  const std::unique_ptr<Stream> stream = runtime->make_stream();
+  const std::unique_ptr<ops::Ops> kernels = ops::make_ops(*runtime, *stream);
+  const std::vector<KernelRate> rates = measure_kernels({*runtime, *kernels}, 64);
+  EXPECT_EQ(rates.size(), 6U);
+  for (const KernelRate& rate : rates) EXPECT_GT(rate.rate, 0) << rate.what;
+}
+
+}  // namespace
+}  // namespace lockstep::lab
