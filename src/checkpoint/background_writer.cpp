@@ -8,9 +8,9 @@
 
 namespace lockstep::checkpoint {
 
-void BackgroundWriter::declare_copies(Arena& host, Tensor& copies, std::int64_t bytes) {
+void BackgroundWriter::declare_copies(Arena& host, Tensor& copies, std::int64_t bytes, std::int64_t least) {
   constexpr std::int64_t share = 8;
-  host.declare(copies, "copies for saves", Shape{std::max(part_bytes, round_up(bytes / share, part_bytes))}, DType::u8);
+  host.declare(copies, "copies for saves", Shape{std::max(least * part_bytes, round_up(bytes / share, part_bytes))}, DType::u8);
 }
 
 BackgroundWriter::BackgroundWriter(Writer& writer, const Tensor& copies) : writer_(writer), copies_(copies) {

@@ -20,8 +20,8 @@ namespace lockstep::checkpoint {
 
 class BackgroundWriter {
  public:
-  /// For `bytes` that a rank writes: an eighth of them, in whole parts.
-  static void declare_copies(Arena& host, Tensor& copies, std::int64_t bytes);
+  /// For `bytes` that a rank writes: an eighth of them, in whole parts; at least so many.
+  static void declare_copies(Arena& host, Tensor& copies, std::int64_t bytes, std::int64_t least = 1);
   /// The arguments outlive this; `copies`: as declared.
   BackgroundWriter(Writer& writer, const Tensor& copies);
   BackgroundWriter(const BackgroundWriter&) = delete;
@@ -46,6 +46,11 @@ class BackgroundWriter {
   void wait() const { thread_->wait(); }
   /// Throws what failed, once done.
   void rethrow() const { thread_->rethrow(); }
+  /// Calls use(part, its checksum) for all that was written, once done. The values of parts may have gone.
+  template <class Use>
+  void for_each_written(const Use& use) const {
+    for (const Item& item : items_) use(item.part, item.checksum);
+  }
 
  private:
   enum class State : std::uint8_t { waiting, being_written, written };

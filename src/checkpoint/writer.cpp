@@ -11,7 +11,22 @@
 
 namespace lockstep::checkpoint {
 
-Writer::Writer(comm::Communicator& ranks, const io::Path& run, std::int64_t step, std::vector<FileTable> files)
+std::vector<FileTable> tables_of(const Manifest& manifest) {
+  std::vector<FileTable> tables;
+  for (const StoredFile& file : manifest.files) {
+    FileTable& table = tables.emplace_back(FileTable{file.name, {}});
+    for (const StoredTensor& stored : manifest.tensors) {
+      if (stored.file == file.name) table.tensors.push_back(stored.tensor);
+    }
+  }
+  return tables;
+}
+
+TensorFileWriter writer_of(io::File& file, const FileTable& table, std::int64_t step) {
+  return {file, table.tensors, {{"format", "pt"}, {"step", fmt::format("{}", step)}}};  // "pt": what other readers look for
+}
+
+Writer::Writer(comm::Communicator& ranks, const io::Path& run, std::int64_t step, std::vector<FileTable> files, bool whole)
     : start_(now_seconds()),
       ranks_(ranks),
       target_(run / checkpoints_folder / folder_name(step)),
@@ -27,13 +42,13 @@ Writer::Writer(comm::Communicator& ranks, const io::Path& run, std::int64_t step
     }
   }
   comm::together(ranks_, [&] {
-    if (ranks_.rank() == 0) lay_out(run);
+    if (ranks_.rank() == 0) lay_out(run, whole);
   });
   comm::together(ranks_, [&] { open_files(); });
 }
 
 // The files are closed again: other hosts see their size then.
-void Writer::lay_out(const io::Path& run) {
+void Writer::lay_out(const io::Path& run, bool whole) {
   const io::Path checkpoints = run / checkpoints_folder;
   io::make_folder(checkpoints);  // a run's folder that is gone is not made anew
   io::settle_folders(checkpoints);
@@ -43,10 +58,10 @@ void Writer::lay_out(const io::Path& run) {
     for (const LogicalTensor& tensor : table.tensors)
       bytes += static_cast<std::uint64_t>(tensor.shape.elements()) * size_of(tensor.dtype);
   }
-  io::demand_space(checkpoints, bytes, "a checkpoint");
+  if (whole) io::demand_space(checkpoints, bytes, "a checkpoint");
   for (const FileTable& table : tables_) {
     io::File file = io::File::create(partial_ / table.name);
-    make_writer(file, table).lay_out();
+    writer_of(file, table, step_).lay_out();
     file.close();
   }
 }
@@ -58,16 +73,12 @@ void Writer::open_files() {
     std::error_code ignored;
     const bool seen = std::filesystem::exists(path, ignored);
     if (seen) files_.push_back(io::File::open_to_write(path));
-    if (seen) writers_.push_back(make_writer(files_.back(), table));
+    if (seen) writers_.push_back(writer_of(files_.back(), table, step_));
     if (!seen || files_.back().size() != writers_.back().header().file_bytes) {
       throw UserError(fmt::format("{} is not there as rank 0 made it: the ranks see different folders", path.string()),
                       "put the run folder (log.dir) on a file system that all hosts share");
     }
   }
-}
-
-TensorFileWriter Writer::make_writer(io::File& file, const FileTable& table) const {
-  return {file, table.tensors, {{"format", "pt"}, {"step", fmt::format("{}", step_)}}};  // "pt": what other readers look for
 }
 
 void Writer::write(std::span<const HeldTensor> tensors, Team& team) {
@@ -125,14 +136,14 @@ SaveReport Writer::commit(Manifest manifest) {
     attempts_.rethrow();
     sync();
   });
-  manifest = completed(std::move(manifest));
+  manifest = completed(std::move(manifest), ranks_);
   comm::together(ranks_, [&] { publish(manifest); });
   SaveReport all = report(manifest);
   all.waited_seconds = all.durable_seconds;
   return all;
 }
 
-Manifest Writer::completed(Manifest manifest) {
+Manifest Writer::completed(Manifest manifest, comm::Communicator& all) {
   manifest.step = step_;
   manifest.files.clear();
   manifest.tensors.clear();
@@ -140,7 +151,7 @@ Manifest Writer::completed(Manifest manifest) {
     const TensorFileWriter& writer = writers_[file];
     manifest.files.push_back({tables_[file].name, writer.header().file_bytes, writer.header_checksum()});
     std::vector<Tally> tallies = writer.tallies();
-    add_over(ranks_, tallies);
+    add_over(all, tallies);
     for (std::size_t index = 0; index < tallies.size(); ++index) {
       const LogicalTensor& tensor = tables_[file].tensors[index];
       ensure(tallies[index].elements == tensor.shape.elements(),

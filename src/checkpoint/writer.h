@@ -25,6 +25,11 @@ struct FileTable {
   std::vector<LogicalTensor> tensors;
 };
 
+/// Those that a checkpoint with this manifest has.
+std::vector<FileTable> tables_of(const Manifest& manifest);
+/// Writes the table's file in a checkpoint of that step.
+TensorFileWriter writer_of(io::File& file, const FileTable& table, std::int64_t step);
+
 struct SaveReport {
   io::Path folder;
   std::uint64_t bytes = 0;     ///< of all files
@@ -36,8 +41,9 @@ class Writer {
  public:
   /// Starts the checkpoint of `step` of a run: rank 0 makes its hidden folder, in which it lays out the files, and deletes what
   /// dead saves left. Throws UserError on every rank when the file system has not enough space, or a rank cannot write the files.
+  /// `whole`: `ranks` write all of it; else others write the rest into a folder of their own, and this one has holes.
   /// Collective over `ranks`, which outlives this.
-  Writer(comm::Communicator& ranks, const io::Path& run, std::int64_t step, std::vector<FileTable> files);
+  Writer(comm::Communicator& ranks, const io::Path& run, std::int64_t step, std::vector<FileTable> files, bool whole = true);
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
@@ -58,6 +64,7 @@ class Writer {
     Place place;
     HeldRange range;
   };
+  const std::string& name_of(const Place& place) const { return tables_[place.file].tensors[place.index].name; }
   /// Of those of the ranges that count.
   std::vector<Part> parts_of(std::span<const HeldTensor> tensors) const;
   /// Several threads at once. Returns the part's checksum.
@@ -66,17 +73,18 @@ class Writer {
   void verify(const Part& part, std::uint64_t checksum) const;
   /// Returns when what this rank wrote is on the device.
   void sync();
-  /// When all ranks have written all: the manifest with its step, files and tensors. Collective.
-  Manifest completed(Manifest manifest);
+  /// When all ranks have written all: the manifest with its step, files and tensors. Collective over `all` that wrote.
+  Manifest completed(Manifest manifest, comm::Communicator& all);
+  /// Whether this is rank 0, which makes the folder.
+  bool publishes() const { return folder_ != nullptr; }
   /// Rank 0, when all ranks have synced: writes the completed manifest and gives the folder its name. Elsewhere nothing.
   void publish(const Manifest& manifest);
   /// Of the checkpoint that `manifest` completes, as of now.
   SaveReport report(const Manifest& manifest) const;
 
  private:
-  void lay_out(const io::Path& run);
+  void lay_out(const io::Path& run, bool whole);
   void open_files();
-  TensorFileWriter make_writer(io::File& file, const FileTable& table) const;
   void write_ranges(std::span<const HeldTensor> tensors, Team& team);
 
   double start_;

@@ -55,7 +55,7 @@ class Beside : public testing::Test {
     background.close();
     background.wait();
     background.rethrow();
-    const Manifest manifest = writer.completed(sample_manifest(3));
+    const Manifest manifest = writer.completed(sample_manifest(3), *self_);
     writer.publish(manifest);
     const fs::path folder = writer.report(manifest).folder;
     EXPECT_TRUE(Reader(folder).verify(team_).empty());
