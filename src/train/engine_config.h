@@ -57,6 +57,7 @@ struct DividedTraining {
 /// What goes on beside steps.
 struct BesideSteps {
   bool saves_beside = false;      ///< checkpoints are written while the run goes on (train/saving/running_save)
+  int copied_pieces = 0;          ///< of ranks, that one has in its host's shared memory (train/saving/copies)
   std::int64_t audit = 0;         ///< a step of so many is audited (train/audit); 0: none is
   std::int64_t traced_steps = 0;  ///< whose spans are kept for a trace (train/report/run_trace); 0: none
 };

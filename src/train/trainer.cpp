@@ -47,6 +47,7 @@ void Trainer::run_to_end() {
   first_step_ = state_.step;
   if (state_.step > 0) durable_ = saved_ = state_.step;  // what was resumed from is there already
   if (options_.eval_only) state_.validation_loss.reset();
+  if (options_.copies && !options_.eval_only) copies_ = std::make_unique<Copies>(*options_.copies, parts_.engine, parts_.team);
   if (state_.step > 0 && state_.validation_loss) evaluated_ = state_.step;  // recorded by what is resumed
   tell(&RunListener::started, state_);
   StopCause cause = StopCause::none;
@@ -60,6 +61,7 @@ void Trainer::run_to_end() {
     // A stop before the first step leaves the folder to the same command.
     if (!end_.diverged && (!end_.stopped || state_.step > 0)) save();
     finish_save();
+    if (copies_) copies_->remove();
   }
   end_.steps = state_.step;
   tell(&RunListener::finished, end_);
@@ -85,9 +87,10 @@ StopCause Trainer::take_steps() {
     const bool evaluates = evaluation_due() && evaluated_ != state_.step, samples = sample_due();
     if (evaluates || samples) evaluate_and_sample(evaluates, samples);
     if (state_.step > 0 && due(options_.checkpoint_interval)) save();
-    bool save_now = false;
-    const StopCause cause = agree(save_now);
-    if (save_now) save();
+    Save wanted = Save::none;
+    const StopCause cause = agree(wanted);
+    if (wanted == Save::copy) copy();
+    if (wanted == Save::checkpoint) save();
     if (cause == StopCause::diverged) end_diverged(fmt::format("{} steps in a row were left out", options_.max_skipped));
     if (end_.diverged || state_.step >= options_.max_iters) return StopCause::none;
     if (cause != StopCause::none) return cause;
@@ -98,31 +101,45 @@ StopCause Trainer::take_steps() {
 void Trainer::stop(StopCause cause) {
   end_.stopped = describe(cause, options_.switches);
   end_.cause = cause;
-  if (cause == StopCause::folder_gone) throw SystemError(*end_.stopped);
+  if (cause != StopCause::folder_gone) return;
+  if (copies_) copies_->remove();  // no start would find them
+  throw SystemError(*end_.stopped);
 }
 
-StopCause Trainer::agree(bool& save) {
+StopCause Trainer::agree(Save& save) {
   RunControl& control = parts_.engine.control();
   const StopCause cause = skipped_ >= options_.max_skipped ? StopCause::diverged : own_stop_cause();
-  if (lead() && ((switches_ && switches_->take_save_request()) || save_due_by_clock())) save_wanted_ = true;
+  if (lead() && switches_ && switches_->take_save_request()) save_wanted_ = Save::checkpoint;
+  if (lead() && save_due_by_clock()) save_wanted_ = std::max(save_wanted_, copies_ && durable_ ? Save::copy : Save::checkpoint);
   const bool planned = evaluation_due() || sample_due() || due(options_.checkpoint_interval) || state_.step >= options_.max_iters;
-  const bool meets = control.is_sync_point(state_.step, cause != StopCause::none || save_wanted_);
+  const bool meets = control.is_sync_point(state_.step, cause != StopCause::none || save_wanted_ != Save::none);
   if (!meets && !planned) return StopCause::none;
   const bool busy = running_save_ && running_save_->busy();
-  std::array<std::int64_t, 3> all{static_cast<std::int64_t>(cause), save_wanted_ ? 1 : 0, busy ? 1 : 0};
-  parts_.engine.groups().all().host().all_reduce(view(std::span<std::int64_t>(all), Shape{3}), comm::Reduction::max).wait();
-  save_wanted_ = false;
+  const bool copying = copies_ && copies_->busy();
+  std::array<std::int64_t, 4> all{static_cast<std::int64_t>(cause), static_cast<std::int64_t>(save_wanted_), busy ? 1 : 0,
+                                  copying ? 1 : 0};
+  parts_.engine.groups().all().host().all_reduce(view(std::span<std::int64_t>(all), Shape{4}), comm::Reduction::max).wait();
+  save_wanted_ = Save::none;
   if (all[0] == static_cast<std::int64_t>(StopCause::folder_gone)) return StopCause::folder_gone;  // nothing is written
-  save = all[1] != 0;
+  save = static_cast<Save>(all[1]);
   meet();
-  if (running_save_ && all[2] == 0) {
-    if (const auto report = running_save_->advance()) tell_save(*report);
-  }
+  advance_saves(all[2] != 0, all[3] != 0);
   return static_cast<StopCause>(all[0]);
 }
 
+void Trainer::advance_saves(bool busy, bool copying) {
+  if (running_save_ && !busy) {
+    if (const auto report = running_save_->advance()) tell_save(*report);
+  }
+  if (!copies_ || !copies_->active() || copying) return;
+  const auto report = copies_->advance();
+  if (!report) return;
+  held_up_ = report->waited_seconds;
+  tell(&RunListener::copied, *report, copies_->hosts(), state_.step);
+}
+
 bool Trainer::save_due_by_clock() const {
-  if (!options_.checkpoint_seconds || running_save_ || saved_ == state_.step) return false;
+  if (!options_.checkpoint_seconds || running_save_ || saved_ == state_.step || (copies_ && copies_->active())) return false;
   return now_seconds() - saved_at_ >= std::max(*options_.checkpoint_seconds, held_up_ / most_held_up);
 }
 
@@ -195,19 +212,35 @@ void Trainer::write_sample() {
   tell(&RunListener::sampled, sample);
 }
 
-void Trainer::save() {
-  if (saved_ == state_.step) return;
-  const double begun = now_seconds();
-  finish_save();
+bool Trainer::ready_to_save() {
   comm::together(parts_.engine.groups().all(), [&] {
     if (lead() && options_.held != nullptr) demand_place(*options_.held, state_.step, durable_);
     if (lead() && options_.before_save) options_.before_save();
   });
   parts_.engine.audit_state(state_.step);
   parts_.engine.state().collect();
-  if (!first_weight_not_finite(parts_.engine).empty()) return end_diverged("a weight has no finite value");
-  saved_ = state_.step;
   if (evaluated_ != state_.step) state_.validation_loss.reset();
+  const bool finite = first_weight_not_finite(parts_.engine).empty();
+  if (!finite) end_diverged("a weight has no finite value");
+  return finite;
+}
+
+void Trainer::copy() {
+  if (saved_ == state_.step) return;
+  const double begun = now_seconds();
+  if (!ready_to_save()) return;
+  copies_->begin(state_, options_.run, options_.folder / checkpoint::checkpoints_folder / checkpoint::folder_name(*durable_));
+  saved_at_ = now_seconds();
+  tell(&RunListener::spent, "copy", begun);
+}
+
+void Trainer::save() {
+  if (saved_ == state_.step) return;
+  const double begun = now_seconds();
+  finish_save();
+  if (copies_) copies_->give_up();
+  if (!ready_to_save()) return;
+  saved_ = state_.step;
   if (options_.saves_beside) {
     running_save_ = std::make_unique<RunningSave>(options_.folder, parts_.engine, state_, options_.run, parts_.team);
   } else {
@@ -226,6 +259,7 @@ void Trainer::tell_save(const checkpoint::SaveReport& report) {
   const std::optional<std::int64_t> beside = running_save_ ? std::optional(state_.step) : std::nullopt;
   held_up_ = running_save_ ? report.waited_seconds : report.durable_seconds;
   running_save_.reset();
+  if (copies_) copies_->remove();  // they are older
   tell(&RunListener::saved, report, beside);
 }
 

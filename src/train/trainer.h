@@ -21,6 +21,7 @@
 #include "train/lr_schedule.h"
 #include "train/report/run_listener.h"
 #include "train/sample.h"
+#include "train/saving/copies.h"
 #include "train/saving/lost_folder.h"
 #include "train/saving/running_save.h"
 #include "train/state.h"
@@ -35,6 +36,7 @@ struct TrainerOptions {
   std::int64_t checkpoint_interval = 250;
   std::optional<double> checkpoint_seconds = {};  ///< a save by the clock too, where saves do not hold up training too much
   bool saves_beside = false;  ///< checkpoints are written while training goes on; the engine's configuration says so too
+  std::optional<CopyPlace> copies = {};  ///< where saves by the clock go, once the run has a checkpoint; none: to its folder
   bool eval_only = false;
   LrSchedule schedule;
   SampleOptions sample;
@@ -83,8 +85,11 @@ class Trainer {
   /// With the weights as training has them: packed ones (Inference::prepack) would be a second copy, to be made anew after each
   /// step. All ranks write the same text, for their leases are alike; rank 0 tells it.
   void write_sample();
-  /// Weights that are not finite are not saved: the run has diverged.
   void save();
+  /// The same into the hosts' memory.
+  void copy();
+  /// All that a save reads is here and as it should be. Weights that are not finite are not saved: the run has diverged.
+  bool ready_to_save();
   /// Until the save that goes on beside training is durable. Collective.
   void finish_save();
   void tell_save(const checkpoint::SaveReport& report);
@@ -96,8 +101,11 @@ class Trainer {
   StopCause take_steps();
   /// Throws where nothing can be saved any more.
   void stop(StopCause cause);
+  enum class Save : std::uint8_t { none, copy, checkpoint };
   /// What the ranks do now, agreed: a reason to leave, or a save.
-  StopCause agree(bool& save);
+  StopCause agree(Save& save);
+  /// What is saved beside steps goes on. `busy`, `copying`: a rank has to wait for the checkpoint, or the copy. Collective.
+  void advance_saves(bool busy, bool copying);
   void meet();
   /// Why this rank would stop now, or one of another kind.
   StopCause own_stop_cause() const;
@@ -130,10 +138,11 @@ class Trainer {
   std::int64_t evaluated_ = -1, saved_ = -1;  // steps
   std::optional<std::int64_t> durable_;       // the step of the last checkpoint
   std::unique_ptr<RunningSave> running_save_;
+  std::unique_ptr<Copies> copies_;
   RunningMfu mfu_;
   std::optional<LateWatch> late_;
   std::int64_t first_step_ = 0;  // where this start of the run began
-  bool save_wanted_ = false;
+  Save save_wanted_ = Save::none;
   std::vector<std::int32_t> prompt_;  // of the samples; empty: none is written
   std::int64_t skipped_ = 0;          // steps in a row
   double last_end_ = 0, waited_ = 0;

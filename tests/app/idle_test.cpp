@@ -43,7 +43,7 @@ const std::vector<Context> kContexts{
     {3, {"train.backend=ps", "parallel.ps=async", "train.dtype=bf16"}},
     {1, {"kernels.attention=materialised", "optimizer.name=sgd", "optimizer.momentum=0", "train.dtype=bf16"}},
     {1, {"train.eval_only=true"}},
-    {1, {"train.objective=dpo", "data.order=partition"}},
+    {1, {"train.objective=dpo", "data.order=partition", "checkpoint.seconds=30"}},
     {1, {"model.position=rope", "model.rope_scaling=yarn", "model.window=8", "adapter.rank=4"}},
     {1,
      {"model.position=rope", "model.rope_scaling=longrope", "model.head_dim=4", "model.rope_short_factors=1,1",
@@ -144,8 +144,8 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
   add(static_cast<int>(engine.decay), static_cast<int>(engine.weights.type), engine.weights.master, optimizer.name,
       optimizer.beta1, optimizer.beta2, optimizer.eps, optimizer.momentum, optimizer.weight_decay,
       static_cast<int>(*optimizer.moments), static_cast<int>(optimizer.rounding), engine.grad_clip, engine.samples,
-      engine.positions, engine.plan.microbatches, engine.seed, engine.saves_beside, engine.audit, engine.traced_steps,
-      engine.offload.folder.string(), engine.gradients.bucket_bytes, engine.gradients.overlap);
+      engine.positions, engine.plan.microbatches, engine.seed, engine.saves_beside, engine.copied_pieces, engine.audit,
+      engine.traced_steps, engine.offload.folder.string(), engine.gradients.bucket_bytes, engine.gradients.overlap);
   const app::RankOptions start = app::rank_options(config, ranks);
   add(start.servers, start.threads, static_cast<int>(start.isa), static_cast<int>(start.products), start.plain.products,
       start.plain.epilogues, start.plain.norm, start.plain.adamw, static_cast<int>(start.bf16), start.device, start.timeout);

@@ -160,6 +160,7 @@ class Scenarios : public MpiCommand {
     const std::vector<std::string> train = words_of(scenario, run);
     command.insert(command.end(), train.begin(), train.end());
     command.insert(command.end(), {"checkpoint.seconds=0.2", "checkpoint.interval=1000", "comm.timeout=15"});
+    if (scenario.servers == 0 && scenario.seed % 2 == 0) command.emplace_back("checkpoint.copies=neighbour");
     const std::string line = "LOCKSTEP_SCHEDULER=none timeout -k 5 200 " + text_of(command) + " >" + out + " 2>&1";
     auto job = std::async(std::launch::async, [&] { return std::system(line.c_str()); });
     const auto ended = [&] { return job.wait_for(std::chrono::milliseconds(2)) == std::future_status::ready; };

@@ -53,6 +53,7 @@ struct LayoutRun {
   std::optional<layout::ActionTable> table = {};
   parallel::OffloadOptions offload = {};
   bool saves_beside = false;
+  int copied_pieces = 0;
   std::int64_t audit = 0;
   std::optional<std::int64_t> positions = {};  ///< none: as usual
   std::optional<std::int32_t> document_end = {};
@@ -78,6 +79,7 @@ struct LayoutRun {
     config.samples = samples;
     config.offload = offload;
     config.saves_beside = saves_beside;
+    config.copied_pieces = copied_pieces;
     config.audit = audit;
     config.positions = positions.value_or(config.positions);
     config.document_end = document_end;

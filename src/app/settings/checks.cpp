@@ -71,10 +71,15 @@ void check_offload(const RunConfig& config, std::vector<Problem>& problems) {
 }
 
 void check_saves(const RunConfig& config, std::vector<Problem>& problems) {
-  if (!config.checkpoint.async.value_or(false) || config.train.backend != BackendKind::ps) return;
-  problems.push_back(
-      {"checkpoint.async = true: with train.backend = ps workers take weights from servers while a save would read them",
-       "checkpoint.async=false, or train.backend=DDP"});
+  if (config.train.backend != BackendKind::ps) return;
+  const auto refuse = [&](bool asked, std::string_view setting, std::string_view instead) {
+    if (!asked) return;
+    problems.push_back(
+        {fmt::format("{}: with train.backend = ps workers take weights from servers while a save would read them", setting),
+         fmt::format("{}, or train.backend=DDP", instead)});
+  };
+  refuse(config.checkpoint.async.value_or(false), "checkpoint.async = true", "checkpoint.async=false");
+  refuse(config.checkpoint.copies != CopiesTo::none, "checkpoint.copies = neighbour", "checkpoint.copies=none");
 }
 
 void check_audit(const RunConfig& config, std::vector<Problem>& problems) {

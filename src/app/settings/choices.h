@@ -182,6 +182,11 @@ struct Choice<train::LogStyle> {
   static constexpr auto all = std::to_array<Named<train::LogStyle>>({{"plain", plain}, {"wordplay", wordplay}, {"rasbt", rasbt}});
 };
 template <>
+struct Choice<app::CopiesTo> {
+  using enum app::CopiesTo;
+  static constexpr auto all = std::to_array<Named<app::CopiesTo>>({{"none", none}, {"neighbour", neighbour}});
+};
+template <>
 struct Choice<app::WandbMode> {
   using enum app::WandbMode;
   static constexpr auto all = std::to_array<Named<app::WandbMode>>({{"off", off}, {"offline", offline}});

@@ -282,6 +282,9 @@ std::vector<Key> checkpoint_and_log_keys() {
           "checkpoint.async", any, loose, "",
           "training goes on while a checkpoint is written; what an update would change first is copied; null: false; a launched "
           "run: true"),
+      key<&RunConfig::checkpoint, &RunConfig::Checkpoint::copies>(
+          "checkpoint.copies", any, loose, "",
+          "neighbour: saves by the clock go into /dev/shm, each rank's part on its host and the next; the next start finds them"),
       key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, loose, "", "name of the run; null: made up"),
       key<&RunConfig::log, &RunConfig::Logging::dir>("log.dir", any, loose, "", "folder of the run; null: runs/<log.name>"),
       key<&RunConfig::log, &RunConfig::Logging::style>("log.style", any, loose, "",

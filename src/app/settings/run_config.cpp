@@ -73,6 +73,10 @@ data::Order order_of(const RunConfig& config) { return config.train.max_epochs ?
 
 std::uint64_t seed_of(const RunConfig& config) { return static_cast<std::uint64_t>(config.train.seed.value_or(1337)); }
 
+bool makes_copies(const RunConfig& config) {
+  return config.checkpoint.copies == CopiesTo::neighbour && config.checkpoint.seconds && !config.train.eval_only;
+}
+
 std::int64_t checkpoint_interval(const RunConfig& config) {
   return config.checkpoint.interval.value_or(config.train.eval_interval);
 }

@@ -192,6 +192,7 @@ struct RunConfig {
     std::optional<std::int64_t> interval;  // null: train.eval_interval
     std::optional<double> seconds;         // null: never by the clock
     std::optional<bool> async;             // null: false
+    CopiesTo copies = CopiesTo::none;
     bool operator==(const Checkpoint&) const = default;
   };
   struct Logging {
@@ -241,6 +242,8 @@ data::Order order_of(const RunConfig& config);
 /// train.seed, or 1337 when it is null.
 std::uint64_t seed_of(const RunConfig& config);
 std::int64_t checkpoint_interval(const RunConfig& config);
+/// Whether saves by the clock go into the memory of hosts.
+bool makes_copies(const RunConfig& config);
 /// memory.zero, or what train.backend names: how many kinds of state are cut over the ranks, 0 to 3.
 int zero_level(const RunConfig& config);
 /// What the settings ask of the run's plan, and the settings that ask for `wish`. Null is null in both.

@@ -21,6 +21,7 @@ enum class EpochEnd : std::uint8_t { drop, pad };
 enum class DataShards : std::uint8_t { global, precut };
 enum class DataIo : std::uint8_t { files, mpi, readers };
 enum class LrScaling : std::uint8_t { none, sqrt, linear };
+enum class CopiesTo : std::uint8_t { none, neighbour };
 enum class WandbMode : std::uint8_t { off, offline };
 
 enum class MaskKernel : std::uint8_t { computed, stored };

@@ -68,12 +68,16 @@ TextFacts unread_text(const RunConfig& config, std::int64_t vocabulary) {
 
 train::EngineConfig assemble(const RunConfig& config, const TextFacts& text, layout::ParallelPlan plan,
                              std::optional<train::ParameterServers> servers) {
+  const bool copies = makes_copies(config), one_host = plan.ranks_per_host == plan.ranks();
   return train::assemble(trained_model(config, text),
                          {.plan = std::move(plan),
                           .servers = servers,
                           .gradients = {.bucket_bytes = config.parallel.bucket_bytes, .overlap = config.parallel.overlap},
                           .offload = {.folder = config.memory.nvme_path.value_or(".")}},
-                         {.saves_beside = config.checkpoint.async.value_or(false),
+                         {.saves_beside = config.checkpoint.async.value_or(false) || copies,
+                          .copied_pieces = !copies    ? 0
+                                           : one_host ? 2
+                                                      : 4,  // of two copies, one of which is in the making
                           .audit = config.train.audit,
                           .traced_steps = config.log.trace ? config.log.trace_steps : 0});
 }

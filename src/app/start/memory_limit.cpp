@@ -7,6 +7,7 @@
 #include <span>
 
 #include "app/cli/process.h"
+#include "app/start/copies.h"
 #include "base/units.h"
 #include "comm/free_memory.h"
 #include "comm/text.h"
@@ -93,9 +94,15 @@ void add_tiles(const RankNeeds& needs, std::vector<Alternative>& all) {
 }
 
 void add_saves(const RankNeeds& needs, std::vector<Alternative>& all) {
-  if (!needs.settings.saves_beside) return;
-  all.push_back({"checkpoint.async=false", needs.settings});
-  all.back().settings.saves_beside = false;
+  const bool beside = needs.config.checkpoint.async.value_or(false);
+  if (needs.settings.copied_pieces > 0) {
+    all.push_back({"checkpoint.copies=none", needs.settings});
+    all.back().settings.copied_pieces = 0;
+    all.back().settings.saves_beside = beside;
+  } else if (beside) {
+    all.push_back({"checkpoint.async=false", needs.settings});
+    all.back().settings.saves_beside = false;
+  }
 }
 
 void add_trace(const RankNeeds& needs, std::vector<Alternative>& all) {
@@ -213,6 +220,10 @@ std::optional<Problem> demand_memory(const RankNeeds& needs, comm::Communicator&
                                        host.ranks.size() == 1 ? "s" : "", bytes_text(needed), bytes_text(needed - limit)),
                            savings, world));
     }
+  }
+  if (needs.settings.copied_pieces > 0) {
+    const std::int64_t shared = train::RankMemory(needs.settings, needs.at, needs.device).shared;
+    if (std::optional<Problem> problem = lacks_room_for_copies(shared, world)) return problem;
   }
   if (!needs.device.is_host()) return std::nullopt;  // what is its own the ledger does not tell apart
   const std::optional<comm::MemoryShortage> shortage = comm::memory_shortage(world, mine, free);

@@ -8,6 +8,7 @@
 #include "app/settings/keys.h"
 #include "app/settings/run_layout.h"
 #include "app/settings/source_shape.h"
+#include "app/start/copies.h"
 #include "app/start/same_run.h"
 #include "arch/config_json.h"
 #include "base/shell.h"
@@ -60,13 +61,17 @@ void read_start(const RunConfig& config, const Start& start, train::Engine& engi
 
 }  // namespace
 
-Start choose_start(const RunConfig& config, const io::Path& run, comm::Communicator& world, Log& log) {
+Start choose_start(const RunConfig& config, const io::Path& run, Session& session, Log& log) {
   const InitFrom& from = config.train.init_from;
+  comm::Communicator& world = session.world();
+  if (from.kind != InitFrom::Kind::resume && !config.train.eval_only) clear_copies(run, world);
   if (from.kind == InitFrom::Kind::scratch) return {};
   if (settings::starts_from_published(config)) return {.published = true, .resumes = false, .checkpoint = {}};
   const bool resume = from.kind == InitFrom::Kind::resume;
   checkpoint::Choice choice = checkpoint::choose_checkpoint(world, resume ? run : io::Path(from.text), resume ? "last" : "best");
   for (const std::string& reason : choice.passed_over) log.warning(reason);
+  if (resume && !config.train.eval_only && bring_copies(run, choice, session, log))
+    choice = checkpoint::choose_checkpoint(world, run, "last");
   return {.published = false, .resumes = resume, .checkpoint = std::move(choice)};
 }
 

@@ -21,8 +21,9 @@ struct Start {
   std::optional<checkpoint::Choice> checkpoint;  ///< empty with published weights, and where start values are drawn
 };
 
-/// As the settings say: of checkpoints rank 0 chooses one, for all. `run`: the run's folder. Collective over `world`.
-Start choose_start(const RunConfig& config, const io::Path& run, comm::Communicator& world, Log& log);
+/// As the settings say: of checkpoints rank 0 chooses one, for all; what a resumed run left in the memory of hosts comes first.
+/// `run`: the run's folder. Collective.
+Start choose_start(const RunConfig& config, const io::Path& run, Session& session, Log& log);
 
 /// Puts what it means in the place of numerics.bf16=auto: what a resumed run has, else what the session's ranks chose.
 void settle_bf16_order(RunConfig& config, const Start& start, const Session& session);

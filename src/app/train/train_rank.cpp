@@ -14,6 +14,7 @@
 #include "app/plan/machine_file.h"
 #include "app/settings/run_layout.h"
 #include "app/start/assemble.h"
+#include "app/start/copies.h"
 #include "app/start/cut_state.h"
 #include "app/start/kept_batch.h"
 #include "app/start/memory_limit.h"
@@ -96,7 +97,7 @@ train::TrainerOptions trainer_options(const Run& run, const Steps& steps) {
 /// Start, name and text of the run, the same on all ranks, and what this rank does in it. Collective.
 Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Session& session, Log& log) {
   RunFolder folder(config, run_folder(config, call.name), session.world(), log);
-  Start start = choose_start(config, folder.path(), session.world(), log);
+  Start start = choose_start(config, folder.path(), session, log);
   settle_bf16_order(config, start, session);
   std::vector<Problem> problems;
   if (start.resumes) problems = keep_global_batch(config, *start.checkpoint, workers_of(config, session.world().size()), log);
@@ -289,6 +290,8 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   const Json references = bring_references(run.config, run.start, run.corpus, run.identity, text, engine, session, run.log);
   train::TrainerOptions options = trainer_options(run, steps);
   options.hosts = quiet_hosts(session, groups.all());
+  if (makes_copies(run.config)) options.copies = copy_place(run.folder.path(), groups.all());
+  if (options.copies) run.log.info(describe(*options.copies));
   if (!references.is_null()) options.run.set("references", references);
   had.peak_flops = options.peak_flops;
   if (session.lead()) record(run, had);

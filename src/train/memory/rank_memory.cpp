@@ -2,6 +2,7 @@
 
 #include "base/span_log.h"
 #include "checkpoint/background_writer.h"
+#include "checkpoint/copies/exchange.h"
 #include "device/runtime.h"
 #include "model/attention/rotation.h"
 #include "model/canonical.h"
@@ -63,7 +64,11 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   spill.declare_host(host_arena_);
   HostPieces::declare(pinned_arena_, pieces, device);
   audit.declare(activation_arena_, pinned_arena_, config, part);
-  if (config.saves_beside) checkpoint::BackgroundWriter::declare_copies(pinned_arena_, copies, saved_bytes(config));
+  if (config.saves_beside) {
+    const std::int64_t least = config.copied_pieces > 0 ? checkpoint::Exchange::least_parts : 1;
+    checkpoint::BackgroundWriter::declare_copies(pinned_arena_, copies, saved_bytes(config), least);
+  }
+  shared = config.copied_pieces * saved_bytes(config);
   if (config.traced_steps > 0) {
     const auto bytes = traced_spans(config, part) * static_cast<std::int64_t>(sizeof(Span));
     trace_arena_.declare(spans, "spans of the trace", Shape{bytes}, DType::u8);
@@ -99,7 +104,12 @@ Ledger RankMemory::ledger(std::int64_t kernels) const {
     if (arena->bytes() > 0) arena->enter(ledger, device_);
   }
   ledger.add(MemoryKind::workspace, "kernels", kernels, {});
+  enter_shared(ledger);
   return ledger;
+}
+
+void RankMemory::enter_shared(Ledger& ledger) const {
+  if (shared > 0) ledger.add(MemoryKind::workspace, "copies in shared memory", shared, {});
 }
 
 Ledger RankMemory::commit(Runtime& runtime, MemorySource& window) {
@@ -117,6 +127,7 @@ Ledger RankMemory::commit(Runtime& runtime, MemorySource& window) {
   }
   if (trace_arena_.bytes() > 0) trace_arena_.commit(runtime.memory(Space::host), committed);
   model.elsewhere().bind();
+  enter_shared(committed);  // it is taken by the first copies
   return committed;
 }
 

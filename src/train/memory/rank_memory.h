@@ -26,7 +26,6 @@ class RankMemory {
   /// Takes the memory from `runtime`; from `window` that of gradients, of weights which ranks get from each other, and of
   /// temporaries where boundaries carry some of them. Once. Returns what was taken.
   Ledger commit(Runtime& runtime, MemorySource& window);
-
   const RankPart part;
   parallel::ParameterMemory parameters;
   UpdaterMemory updater;
@@ -35,18 +34,20 @@ class RankMemory {
   model::ModelMemory model;
   Mirror angles;  ///< of rotary positions: model/attention/rotation
   ops::WrittenScalars scalars;
-  Tensor tokens, targets;  ///< [own rows * micro-batches] i32, where the embedding and the head are; Objective says which rows
-  Mirror starts;           ///< [samples * positions * micro-batches] i32, of documents, where samples are several
-  Mirror windows;          ///< the same where some layers see a window: where it begins
-  Mirror losses;           ///< [micro-batches * sums->sample_ranges()] f64, where the head is: sums of token losses
-  JudgeMemory judged;      ///< where the head is and samples are judged whole
-  Tensor drawn;            ///< f32, where start values are rounded; shares its bytes with temporaries
-  Tensor pieces;           ///< HostPieces' buffer
-  Tensor copies;           ///< of what is saved while the run goes on
-  Tensor spans;            ///< u8, of a trace
+  Tensor tokens, targets;   ///< [own rows * micro-batches] i32, where the embedding and the head are; Objective says which rows
+  Mirror starts;            ///< [samples * positions * micro-batches] i32, of documents, where samples are several
+  Mirror windows;           ///< the same where some layers see a window: where it begins
+  Mirror losses;            ///< [micro-batches * sums->sample_ranges()] f64, where the head is: sums of token losses
+  JudgeMemory judged;       ///< where the head is and samples are judged whole
+  Tensor drawn;             ///< f32, where start values are rounded; shares its bytes with temporaries
+  Tensor pieces;            ///< HostPieces' buffer
+  Tensor copies;            ///< of what is saved while the run goes on
+  std::int64_t shared = 0;  ///< bytes of copies in the host's shared memory (train/saving/copies), which ledgers count
+  Tensor spans;             ///< u8, of a trace
   AuditMemory audit;
 
  private:
+  void enter_shared(Ledger& ledger) const;
   /// Bytes of checkpoints that this rank writes, more or less.
   std::int64_t saved_bytes(const EngineConfig& config) const;
 

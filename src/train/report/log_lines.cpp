@@ -82,6 +82,13 @@ void LogLines::sampled(const std::optional<std::string>& text) {
   log_.info(fmt::format("['response']:\n\n{}", *text));
 }
 
+void LogLines::copied(const checkpoint::SaveReport& report, int hosts, std::int64_t step) {
+  log_.info(fmt::format("Copied to memory{}: {} ({}, {}; whole at step {}, training waited {})",
+                        hosts > 1 ? fmt::format(" of {} hosts, each part to two", hosts) : "", report.folder.string(),
+                        format_bytes(report.bytes), format_seconds(report.durable_seconds), step,
+                        format_seconds(report.waited_seconds)));
+}
+
 void LogLines::saved(const checkpoint::SaveReport& report, std::optional<std::int64_t> beside) {
   std::string after;
   if (beside) after = fmt::format("; durable at step {}, training waited {}", *beside, format_seconds(report.waited_seconds));

@@ -27,6 +27,7 @@ class LogLines : public RunListener {
   void evaluated(const Losses& losses, double begun) override;
   void sampled(const std::optional<std::string>& text) override;
   void saved(const checkpoint::SaveReport& report, std::optional<std::int64_t> beside) override;
+  void copied(const checkpoint::SaveReport& report, int hosts, std::int64_t step) override;
 
  protected:
   Log& log() const { return log_; }

@@ -49,6 +49,8 @@ class RunListener {
   virtual void sampled(const std::optional<std::string>& /*text*/) {}
   /// A checkpoint is durable. `beside`: it was written during the steps, and so many are done now.
   virtual void saved(const checkpoint::SaveReport& /*report*/, std::optional<std::int64_t> /*beside*/) {}
+  /// A copy of a checkpoint is whole in the memory of so many hosts; behind so many steps.
+  virtual void copied(const checkpoint::SaveReport& /*report*/, int /*hosts*/, std::int64_t /*step*/) {}
   /// This rank did `what`, a literal, from `begun` until now.
   virtual void spent(std::string_view /*what*/, double /*begun*/) {}
   /// All ranks meet between two steps.

@@ -4,6 +4,7 @@
 #include "checkpoint/find.h"
 #include "checkpoint/retention.h"
 #include "comm/agreement.h"
+#include "comm/text.h"
 #include "train/saving/named_state.h"
 
 namespace lockstep::train {
@@ -15,17 +16,19 @@ bool stays(Engine& engine, const parallel::TrainingState::Use& use) {
 
 }  // namespace
 
-RunningSave::RunningSave(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, Team& team)
+RunningSave::RunningSave(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, Team& team,
+                         comm::Communicator* host)
     : engine_(engine),
       team_(team),
       step_(state.step),
       run_(run),
+      copy_(host != nullptr),
       suffixes_(slot_suffixes(engine.state())),
       manifest_(manifest_of(engine, state, extra)),
       weights_stay_(stays(engine, {})),
       slots_stay_(stays(engine, {.weights = false, .slots = true})),
       taken_(engine.state().units().size(), 0),
-      writer_(engine.groups().all(), run, state.step, file_tables(engine)),
+      writer_(copy_ ? *host : engine.groups().all(), run, state.step, file_tables(engine), !copy_),
       background_(writer_, engine.copies()) {
   lend_what_stays();
   background_.start();
@@ -78,13 +81,16 @@ std::optional<checkpoint::SaveReport> RunningSave::advance() {
   comm::Communicator& ranks = engine_.groups().all();
   if (!written_) {
     comm::together(ranks, [&] { background_.rethrow(); });
-    manifest_ = writer_.completed(std::move(manifest_));
+    manifest_ = writer_.completed(std::move(manifest_), ranks);
+    // Rank 0 alone knows what goes on with the run.
+    if (copy_)
+      manifest_ = checkpoint::parse_manifest(comm::lead_text(ranks, checkpoint::manifest_text(manifest_)), run_.string());
     written_ = true;
-    if (ranks.rank() != 0) return std::nullopt;
+    if (!writer_.publishes()) return std::nullopt;
     naming_.emplace("save", [this](const std::stop_token& /*stop*/) {
       writer_.publish(manifest_);
       named_at_ = writer_.report(manifest_).durable_seconds;
-      checkpoint::apply_retention(run_ / checkpoint::checkpoints_folder);
+      if (!copy_) checkpoint::apply_retention(run_ / checkpoint::checkpoints_folder);
     });
     return std::nullopt;
   }
@@ -95,6 +101,17 @@ std::optional<checkpoint::SaveReport> RunningSave::advance() {
   if (naming_) report.durable_seconds = named_at_;
   report.waited_seconds = waited_;
   return report;
+}
+
+std::vector<checkpoint::CopiedPart> RunningSave::parts() const {
+  std::vector<checkpoint::CopiedPart> all;
+  background_.for_each_written([&](const checkpoint::Writer::Part& part, std::uint64_t checksum) {
+    const Tensor& values = part.range.values;
+    const bool rows = part.range.stride != 0;
+    all.push_back({writer_.name_of(part.place), part.range.first, rows ? values.rows() : 1,
+                   rows ? values.columns() : values.elements(), part.range.stride, checksum});
+  });
+  return all;
 }
 
 checkpoint::SaveReport RunningSave::finish() {

@@ -8,6 +8,7 @@
 
 #include "base/aside.h"
 #include "checkpoint/background_writer.h"
+#include "checkpoint/copies/piece.h"
 #include "train/saving/save.h"
 
 namespace lockstep::train {
@@ -16,8 +17,10 @@ class RunningSave final : private parallel::ChangeWatcher {
  public:
   /// Begins what save_run() does at once. State that lies still between visits is written from where it lies, and copied where
   /// an update comes first; other state is copied as an update visits it. The engine has memory for copies
-  /// (EngineConfig::saves_beside) and is saved by one at a time. Collective; the references outlive this.
-  RunningSave(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, Team& team);
+  /// (EngineConfig::saves_beside) and is saved by one at a time. `host`: of a copy the ranks of this host, whose memory `run` is
+  /// in; null: all ranks share the folder. Collective; the references outlive this.
+  RunningSave(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, Team& team,
+              comm::Communicator* host = nullptr);
   RunningSave(const RunningSave&) = delete;
   RunningSave& operator=(const RunningSave&) = delete;
   /// Unless it has ended, nothing of it is left.
@@ -31,6 +34,8 @@ class RunningSave final : private parallel::ChangeWatcher {
   std::optional<checkpoint::SaveReport> advance();
   /// Waits until it is durable. Collective.
   checkpoint::SaveReport finish();
+  /// What this rank wrote, when all have.
+  std::vector<checkpoint::CopiedPart> parts() const;
 
  private:
   void lend_what_stays();
@@ -43,6 +48,7 @@ class RunningSave final : private parallel::ChangeWatcher {
   Team& team_;
   std::int64_t step_;
   io::Path run_;
+  bool copy_;
   std::vector<std::string> suffixes_;
   checkpoint::Manifest manifest_;
   bool weights_stay_, slots_stay_;
