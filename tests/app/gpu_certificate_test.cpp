@@ -1,11 +1,10 @@
 // What doctor found of a GPU's kernels is kept, and decides about later runs.
 
-#include "app/start/gpu_certificate.h"
-
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include "app/cli/commands.h"
+#include "app/gpu/certificate.h"
 #include "app/train_command.h"
 #include "device/cuda/cuda_runtime.h"
 

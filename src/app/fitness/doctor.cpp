@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "app/cli/commands.h"
-#include "app/fitness/gpu_doctor.h"
 #include "app/fitness/test_dist.h"
 #include "app/folder/answer_line.h"
+#include "app/gpu/examine.h"
 #include "app/start/dist_info.h"
 #include "base/checked.h"
 #include "base/error.h"

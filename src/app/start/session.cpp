@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "app/start/gpu_certificate.h"
+#include "app/gpu/certificate.h"
 #include "base/error.h"
 #include "base/thread.h"
 #include "comm/mpi/mpi_world.h"

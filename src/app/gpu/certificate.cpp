@@ -1,4 +1,4 @@
-#include "app/start/gpu_certificate.h"
+#include "app/gpu/certificate.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "app/fitness/gpu_doctor.h"
+#include "app/gpu/examine.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "app/start/gpu_certificate.h"
+#include "app/gpu/certificate.h"
 #include "base/text/lower.h"
 #include "device/cuda/cuda_runtime.h"
 #include "lab/kernels/kernel_rates.h"
