@@ -106,7 +106,7 @@ class LogitRoute {
         takes_(model.groups().at().pp == 0),
         has_head_(model.share().chunks.back().head) {}
 
-  /// By another replica than the first, of a batch that it has read.
+  /// Sends the logits of a batch that another replica than the first has read.
   void send(std::int64_t batch) const {
     if (request_.logits && has_head_) replicas_.host().send(reader_.logits(batch), 0).wait();
   }
@@ -114,7 +114,7 @@ class LogitRoute {
     if (request_.logits && has_head_) replicas_.host().receive(reader_.logits(batch), replica).wait();
     take(batch);
   }
-  /// Of a batch whose logits the first replica has.
+  /// Gives a batch's logits, which the first replica has, to the request.
   void take(std::int64_t batch) const {
     if (!request_.logits || (!takes_ && !has_head_)) return;
     const Tensor logits = reader_.logits(batch);

@@ -17,14 +17,14 @@ struct GpuKernels {
   std::string hash;         ///< ops::cuda::kernels_hash()
   friend bool operator==(const GpuKernels&, const GpuKernels&) = default;
 };
-/// Of the GPU with this number, as choose_device() deals them out; there is one.
+/// The kernels of the GPU that choose_device() deals out for this number. There must be one.
 GpuKernels kernels_of_gpu(int number);
 
 struct GpuCertificate {
   GpuKernels of;
   std::string date;  ///< "2026-11-27"
   std::int64_t trials = 0;
-  std::vector<std::string> wrong;  ///< the trials in which the processor's kernels made something else
+  std::vector<std::string> wrong;  ///< the trials in which the processor's kernels made something else: "reduce, all (fp32)"
 };
 
 /// Where that of these kernels lies, in the user's cache ($XDG_CACHE_HOME, or ~/.cache). Throws UserError where neither is set.

@@ -68,7 +68,7 @@ Table table_of_trials(const std::vector<lab::KernelTrial>& trials) {
   return table;
 }
 
-/// What of the datasheet is reached: bf16 products on tensor cores, and memory. The datasheet's fp32 rate is not known here.
+/// Shares of the datasheet are of bf16 products on tensor cores and of memory, whose rates the planner knows.
 Table table_of_rates(const std::vector<lab::KernelRate>& rates, const planner::Machine* preset) {
   Table table({{"kernel", "kernel"}, {"dtype", "type"}, {"rate", "rate", "{:.2f}"}, {"unit", ""}, {"share", "of the datasheet"}});
   for (const lab::KernelRate& rate : rates) {

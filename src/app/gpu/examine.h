@@ -6,7 +6,8 @@
 
 namespace lockstep::app {
 
-/// Prints as it goes. 0: every kernel agrees; 1: the certificate names some that do not. Throws UserError where there is no GPU.
+/// Prints the answer at its end. 0: every kernel agrees; 1: the certificate names some that do not. Throws UserError where there
+/// is no GPU.
 int examine_gpu(AnswerLine& line);
 
 }  // namespace lockstep::app

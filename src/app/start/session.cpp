@@ -69,7 +69,7 @@ AgreedKernels agree_on(const ops::CpuOptions& asked, comm::Communicator& world) 
   return agreed;
 }
 
-// Of the host's ranks, `number` is this one's. Collective.
+// The device of rank `number` of this host. Collective.
 Device device_of(const RankOptions& options, int number, comm::Communicator& world) {
   const bool asks = options.device.empty() && options.takes_gpu && cuda::is_built();
   if (!asks || std::ranges::min(of_all_ranks(has_certified_gpu(number) ? 1 : 0, world)) == 0)

@@ -23,7 +23,7 @@ FoundCopies restore_copies(comm::Communicator& world, const io::Path& place, con
 
 /// Makes the folder where a host's copies go, which its user alone may read. Throws UserError where it is another user's.
 void make_place(const io::Path& place);
-/// Of this host: all of the folder, unless it is another user's.
+/// Deletes the folder on this host with all that is in it, unless it is another user's.
 void remove_copies(const io::Path& place);
 
 }  // namespace lockstep::checkpoint

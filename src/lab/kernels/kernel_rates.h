@@ -16,7 +16,7 @@ struct KernelRate {
   bool products = true;  ///< FLOPs
 };
 
-/// Of products, attention and sums, whose sizes are those of real models divided by `divisor`.
+/// Measures products, attention and sums. Their sizes are those of real models divided by `divisor`.
 std::vector<KernelRate> measure_kernels(const KernelMachine& machine, std::int64_t divisor = 1);
 
 }  // namespace lockstep::lab
