@@ -18,6 +18,8 @@ T load(const std::byte* at) {
   return value;
 }
 
+}  // namespace
+
 double as_double(const std::byte* at, DType type) {
   switch (type) {
     case DType::f32:
@@ -37,6 +39,8 @@ double as_double(const std::byte* at, DType type) {
   }
   throw BrokenRule("an element type is one of DType's");
 }
+
+namespace {
 
 /// A number that grows by one from each representable value to the next; 0 and -0 share one.
 std::int64_t ordinal(const std::byte* at, DType type) {

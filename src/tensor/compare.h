@@ -23,6 +23,9 @@ struct Difference {
   std::string text() const;
 };
 
+/// The element of that type which lies at `at`.
+double as_double(const std::byte* at, DType type);
+
 Difference compare(const Tensor& a, const Tensor& b);
 
 /// Whether every element has the same bits (0 and -0 differ, equal NaNs do not).

@@ -4,10 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
-#include <limits>
 
 #include "lab/kernels/kernel_call.h"
-#include "tensor/bfloat16.h"
+#include "tensor/compare.h"
 
 namespace lockstep::lab {
 namespace {
@@ -15,32 +14,16 @@ namespace {
 /// Products of another order are rounded to bf16 at other places, and attention's are made of such.
 constexpr double own_order_distance = 0.02;
 
-double value_of(const Tensor& tensor, std::size_t i) {
-  switch (tensor.dtype) {
-    case DType::f32:
-      return elements<float>(tensor)[i];
-    case DType::f64:
-      return elements<double>(tensor)[i];
-    case DType::bf16:
-      return to_float(reinterpret_cast<const BFloat16*>(tensor.data)[i]);
-    default:
-      return static_cast<double>(elements<std::int64_t>(tensor)[i]);
-  }
-}
-
-void compare(KernelTrial& trial, const Tensor& found, const Tensor& wanted) {
-  double largest = 1e-30, difference = 0;
+void add_up(KernelTrial& trial, const Tensor& found, const Tensor& wanted) {
+  double largest = 1e-30;
   const std::size_t bytes = size_of(wanted.dtype);
   for (std::size_t i = 0; i < static_cast<std::size_t>(wanted.elements()); ++i) {
+    const std::byte* const right = wanted.data + i * bytes;
     ++trial.values;
-    if (std::memcmp(found.data + i * bytes, wanted.data + i * bytes, bytes) == 0) continue;
-    ++trial.different;
-    const double apart = std::fabs(value_of(found, i) - value_of(wanted, i));
-    difference = std::max(difference, std::isfinite(apart) ? apart : std::numeric_limits<double>::infinity());
+    if (std::memcmp(found.data + i * bytes, right, bytes) != 0) ++trial.different;
+    largest = std::max(largest, std::fabs(as_double(right, wanted.dtype)));
   }
-  for (std::size_t i = 0; i < static_cast<std::size_t>(wanted.elements()); ++i)
-    largest = std::max(largest, std::fabs(value_of(wanted, i)));
-  trial.distance = std::max(trial.distance, difference / largest);
+  trial.distance = std::max(trial.distance, lockstep::compare(found, wanted).max_abs / largest);
 }
 
 KernelTrial try_kernel(const KernelCase& of, DType type, double allowed, const KernelMachine& processor,
@@ -51,7 +34,7 @@ KernelTrial try_kernel(const KernelCase& of, DType type, double allowed, const K
   try {
     of.run(found);
     const std::vector<Tensor> right = wanted.results(), made = found.results();
-    for (std::size_t i = 0; i < right.size(); ++i) compare(trial, made[i], right[i]);
+    for (std::size_t i = 0; i < right.size(); ++i) add_up(trial, made[i], right[i]);
   } catch (const std::exception& error) {
     trial.error = error.what();
   }
