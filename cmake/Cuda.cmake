@@ -18,6 +18,19 @@ function(lockstep_hash_of_kernels variable text)
   set(${variable} ${hash} PARENT_SCOPE)
 endfunction()
 
+# lockstep_gpu_tests(): test_gpu, which tries on the GPU at hand what test_cuda tries on an emulated one. It is built when it is asked for.
+function(lockstep_gpu_tests)
+  if(NOT LOCKSTEP_CUDA)
+    return()
+  endif()
+  set(tests ${PROJECT_SOURCE_DIR}/tests/cuda)
+  add_executable(test_gpu EXCLUDE_FROM_ALL $<TARGET_OBJECTS:test_ops> ${tests}/other_machines.cpp ${tests}/tensor_core_test.cpp
+                                           ${tests}/engine/engine_test.cpp ${tests}/engine/kernel_trials_test.cpp
+                                           ${PROJECT_SOURCE_DIR}/tests/gpu/gpu_kinds.cpp)
+  target_include_directories(test_gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests ${tests})
+  target_link_libraries(test_gpu PRIVATE lab lockstep_warnings lockstep_test_flags GTest::gtest_main archive_fmt)
+endfunction()
+
 set(LOCKSTEP_CUDA_OTHER "/(device|ops)/cuda/")
 if(NOT LOCKSTEP_CUDA)
   return()
@@ -51,13 +64,20 @@ target_link_libraries(lockstep_cudart INTERFACE ${LOCKSTEP_CUDART} Threads::Thre
 # contracted (docs/numerics.md).
 function(lockstep_kernels layer folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cu)
+  set(of_hopper ${sources})
+  list(FILTER of_hopper INCLUDE REGEX "/warpgroups[.]cu$")
+  list(REMOVE_ITEM sources ${of_hopper})
   add_library(${layer}_kernels OBJECT ${sources})
-  target_include_directories(${layer}_kernels PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  add_library(${layer}_hopper_kernels OBJECT ${of_hopper})
+  set_target_properties(${layer}_hopper_kernels PROPERTIES CUDA_ARCHITECTURES 90a-real)
   # In place of what the other compiler is told.
   set(flags "--fmad=false;--ftz=false;--prec-div=true;--prec-sqrt=true;--expt-relaxed-constexpr;-Xcompiler=-ffp-contract=off,-Wall;-Xptxas=--warn-on-spills;$<$<BOOL:${LOCKSTEP_WERROR}>:-Werror=all-warnings>")
-  set_target_properties(${layer}_kernels PROPERTIES COMPILE_OPTIONS "${flags}")
+  foreach(kernels ${layer}_kernels ${layer}_hopper_kernels)
+    target_include_directories(${kernels} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    set_target_properties(${kernels} PROPERTIES COMPILE_OPTIONS "${flags}")
+    target_sources(${layer} PRIVATE $<TARGET_OBJECTS:${kernels}>)
+  endforeach()
   lockstep_hash_of_kernels(hash "${flags};${CMAKE_CUDA_COMPILER_VERSION};${CMAKE_CUDA_ARCHITECTURES}")
   set_source_files_properties(${PROJECT_SOURCE_DIR}/${folder}/backend.cu PROPERTIES COMPILE_DEFINITIONS LOCKSTEP_KERNELS_HASH="${hash}")
-  target_sources(${layer} PRIVATE $<TARGET_OBJECTS:${layer}_kernels>)
   target_link_libraries(${layer} PRIVATE lockstep_cudart)
 endfunction()

@@ -1,4 +1,4 @@
-// The kernels of CUDA, emulated, are compared with the processor's by the tests of ops.
+// CUDA's kernels, on the emulation or on a GPU, are compared with the processor's by the tests of ops.
 
 #include "support/ops.h"
 #include "support/staged_families.h"
@@ -11,7 +11,7 @@ std::vector<std::unique_ptr<Machine>> other_machines() {
   auto kernels = std::make_unique<support::StagedOps>(
       *runtime, ops::make_ops(*runtime, *stream, {.cpu = {.bf16 = ops::Bf16Order::widened}}));
   std::vector<std::unique_ptr<Machine>> all;
-  all.push_back(std::make_unique<Machine>("cuda (emulated)", std::move(runtime), std::move(stream), std::move(kernels)));
+  all.push_back(std::make_unique<Machine>("cuda", std::move(runtime), std::move(stream), std::move(kernels)));
   return all;
 }
 

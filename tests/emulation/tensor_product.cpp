@@ -33,10 +33,12 @@ float towards_zero(double x) {
 
 // As measured on A100 (Fasi et al. 2021, Khattak and Mikaitis 2025): the sum and eight products are exact, their significands are
 // aligned to the largest, what lies below one bit more than a float has is cut off, and so is the result.
-float add_products(float sum, const Term (&terms)[8]) {
+// `bits`: that are kept below a float's 24.
+template <std::size_t count>
+float add_products(float sum, const Term (&terms)[count], int bits = 1) {
   int largest = exponent_of(sum);
   for (const Term& term : terms) largest = std::max(largest, term.exponent);
-  const double unit = std::ldexp(1.0, largest - 24);
+  const double unit = std::ldexp(1.0, largest - 23 - bits);
   double total = cut_off(static_cast<double>(sum), unit);
   for (const Term& term : terms) total += cut_off(term.value, unit);
   return towards_zero(total);
@@ -55,6 +57,14 @@ void gather(const Lane* lanes, Matrices& m) {
 }
 
 }  // namespace
+
+float add_sixteen(float sum, const float (&a)[16], const float (&b)[16]) {
+  Term terms[16];
+  for (int k = 0; k < 16; ++k) {
+    terms[k] = {static_cast<double>(a[k]) * static_cast<double>(b[k]), exponent_of(a[k]) + exponent_of(b[k])};
+  }
+  return add_products(sum, terms, 2);
+}
 
 void multiply_fragments(Lane* lanes, unsigned /*mask*/) {
   Matrices m;

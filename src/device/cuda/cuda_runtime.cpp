@@ -24,7 +24,8 @@ cudaDeviceProp properties_of(int gpu) {
   return properties;
 }
 
-bool is_supported(const cudaDeviceProp& gpu) { return gpu.major * 10 + gpu.minor >= oldest_capability; }
+int capability_of(const cudaDeviceProp& gpu) { return gpu.major * 10 + gpu.minor; }
+bool is_supported(const cudaDeviceProp& gpu) { return capability_of(gpu) >= oldest_capability; }
 
 struct Gpus {
   std::vector<int> usable;           ///< by CUDA's numbers
@@ -96,7 +97,8 @@ bool is_built() { return true; }
 GpuNames names_of_gpu(int index) {
   int driver = 0;
   check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  return {properties_of(find_gpus().usable.at(static_cast<std::size_t>(index))).name, version_text(driver)};
+  const cudaDeviceProp gpu = properties_of(find_gpus().usable.at(static_cast<std::size_t>(index)));
+  return {gpu.name, version_text(driver), capability_of(gpu)};
 }
 
 int device_count() { return static_cast<int>(find_gpus().usable.size()); }

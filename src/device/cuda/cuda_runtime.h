@@ -14,6 +14,7 @@ bool is_built();
 /// A GPU, and the newest CUDA that its driver knows: "NVIDIA H100 80GB HBM3", "13.0".
 struct GpuNames {
   std::string gpu, driver;
+  int capability = 0;  ///< ten times the compute capability
 };
 /// `index` as open_cuda_runtime() counts, below device_count().
 GpuNames names_of_gpu(int index);

@@ -1,5 +1,6 @@
 #include <array>
 
+#include "device/cuda/cuda_runtime.h"
 #include "device/cuda/cuda_stream.h"
 #include "ops/cuda/backend.h"
 #include "ops/cuda/context.h"
@@ -7,11 +8,15 @@
 namespace lockstep::ops::cuda {
 namespace {
 
+constexpr int capability_of_warpgroups = 90;  // Hopper alone
+
 class CudaOps final : public Ops {
  public:
   CudaOps(Runtime& runtime, Stream& stream, Bf16Products bf16, OpObserver* observer)
-      : memory_(runtime.memory().allocate(Context::workspace_size)),
-        context_{stream, lockstep::cuda::native(stream), {memory_.data(), Context::workspace_size}, bf16, observer} {}
+      : memory_(runtime.memory().allocate(Context::workspace_size(bf16))),
+        context_{stream, lockstep::cuda::native(stream), {memory_.data(), memory_.size()}, bf16, observer} {
+    context_.warpgroups = lockstep::cuda::names_of_gpu(runtime.device().index).capability == capability_of_warpgroups;
+  }
 
   Linear& linear() override { return *linear_; }
   Norm& norm(NormForm form) override { return *norms_[static_cast<std::size_t>(form)]; }

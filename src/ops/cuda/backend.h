@@ -10,8 +10,9 @@
 
 namespace lockstep::ops::cuda {
 
-/// How a product of two bf16 operands adds: as that of the widened operands, with the CPU's bits, or by tensor cores, whose order
-/// is their own. In both an element depends on its row, its column and K alone.
+/// How a product with a bf16 operand adds: as that of the widened operands, with the CPU's bits, or by tensor cores, whose order
+/// is their own, and for which an operand in f32 is rounded to bf16. In both an element depends on its row, its column and K
+/// alone.
 enum class Bf16Products : std::uint8_t { widened, tensor_cores };
 
 /// A hash of these kernels' sources, and of what the compiler was told; empty where this build has none.

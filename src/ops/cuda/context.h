@@ -20,9 +20,13 @@ struct Context {
   /// Device memory for partial sums: ops of one stream run one after the other and share it. Aligned to 64 bytes.
   std::span<std::byte> workspace;
   Bf16Products bf16;
-  OpObserver* observer;  ///< of the families' ops; null: none
+  OpObserver* observer;     ///< of the families' ops; null: none
+  bool warpgroups = false;  ///< whether products are those of warpgroups, which Hopper has
 
-  static constexpr std::size_t workspace_size = std::size_t{1} << 20;
+  /// Tensor cores add gradients of weights over blocks of tokens, which wait there.
+  static std::size_t workspace_size(Bf16Products bf16) {
+    return std::size_t{bf16 == Bf16Products::tensor_cores ? 64U : 1U} << 20U;
+  }
 
   /// The workspace as elements of T.
   template <class T>

@@ -93,7 +93,8 @@ class CudaLinear final : public Linear {
               .a = Operand::columns(dy),
               .b = Operand::columns(x),
               .finish = {.y = stored_rows(dw)},
-              .onto = accumulate ? rows_of<const float>(dw) : Rows<const float>{}},
+              .onto = accumulate ? rows_of<const float>(dw) : Rows<const float>{},
+              .over_tokens = true},
              grid);
     if (!db) return;
     if (grid != nullptr) {

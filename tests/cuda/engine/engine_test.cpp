@@ -1,4 +1,4 @@
-// The whole engine on an emulated GPU: training, evaluation, files, resuming and generation with the processor's bits.
+// The whole engine on a GPU, emulated or there: training, evaluation, files, resuming and generation with the processor's bits.
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "device/choose_device.h"
-#include "emulation/emulation.h"
 #include "support/whole_run.h"
 
 namespace lockstep::support {

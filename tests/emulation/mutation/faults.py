@@ -6,6 +6,7 @@ is a statement, the rest an expression. A number behind the file chooses among s
 OPS = "ops/cuda/"
 EXACT, TILE, BLOCK, LANES, EACH = (OPS + f for f in ("product/exact.cu", "attention/tile.cuh", "device/block.cuh", "device/lanes.cuh", "device/each.cuh"))
 LOSS, REDUCE, ROWS, TENSOR = (*(OPS + f for f in ("loss.cu", "reduce.cu", "device/row_blocks.cuh")), "cuda/tensor_product.cuh")
+PRODUCT, WARPGROUPS, PRODUCTS = OPS + "product/tensor_tile.cuh", OPS + "product/warpgroups.cu", "TensorCore*"
 BARRIER = "__syncthreads();"
 LINEAR, ATTENTION, NORM, SUMS, LARGEST = "*Linear*", "*Attention*", "*Norm*", "*Reduce*:*ExactSquares*", "*Loss*:*Reduce*"
 EACH_ROW = "*Activation*:*Elementwise*:*Embedding*"
@@ -35,7 +36,7 @@ FAULTS = [
     ("bound off by one", ROWS, "if (j >= columns) return;", "if (j > columns) return;", NORM),
     ("bound off by one", LOSS, "j < last", "j <= last", "*Loss*"),
     ("bound off by one", OPS + "attention/forward.cu", "key <= query", "key < query", ATTENTION),
-    ("missing bound", EXACT, "i < task.m && j < task.n", "i < task.m", LINEAR),
+    ("missing bound", EXACT, "i < task.m && j < task.n", "j < task.n", LINEAR),
     ("missing bound", EXACT, "first + i < count && k + kk < end", "k + kk < end", LINEAR),
     ("missing bound", EXACT, "first + i < count && k + kk < end", "first + i < count", LINEAR),
     ("too few tiles", EXACT, "blocks_of(task.m, tile)", "static_cast<unsigned>(task.m / tile)", LINEAR),
@@ -63,6 +64,13 @@ FAULTS = [
     ("missing barrier", TENSOR + ":2", BARRIER, "", "CudaTensor*"),
     ("wrong fragment", TENSOR, "ops::cuda::mma_16816(left, a, {b[0], b[1]});", "ops::cuda::mma_16816(left, a, {b[1], b[0]});",
      "CudaTensor*"),
+    ("copies that are not waited for", PRODUCT, "copies_wait<1>();", "copies_wait<2>();", PRODUCTS),
+    ("missing barrier", PRODUCT + ":1", BARRIER, "", PRODUCTS),
+    ("missing barrier", PRODUCT + ":2", BARRIER, "", PRODUCTS),
+    ("missing barrier", PRODUCT + ":3", BARRIER, "", PRODUCTS),
+    ("wrong fragment", PRODUCT, "k() / piece ^ row() % 8", "k() / piece ^ row() % 4", PRODUCTS),
+    ("wrong fragment", WARPGROUPS, "thread() / 128 * 64 * depth", "thread() / 128 * 32 * depth", PRODUCTS),
+    ("order of a sum", OPS + "product/tensor.cu", "parts[p * apart + i * columns + j]", "parts[(count - 1 - p) * apart + i * columns + j]", PRODUCTS),
     ("wrong fragment", TENSOR, "warp * 16 + lane % 16", "warp * 16 + lane / 2", "CudaTensor*"),
     ("wrong fragment", TENSOR, "lane / 4 + i / 2 * 8", "lane / 4 + i % 2 * 8", "CudaTensor*"),
 ]

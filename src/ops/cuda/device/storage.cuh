@@ -34,6 +34,42 @@ struct Rows {
   __device__ __forceinline__ S* at(std::int64_t i, std::int64_t j) const { return data + i * stride + j; }
 };
 
+inline constexpr int eight = 8;
+using Eight = float[eight];  ///< neighbours of a row
+
+/// Eight neighbours in memory, which are read and written in pieces of 16 bytes.
+template <class S>
+struct alignas(16) Neighbours {
+  S x[eight];
+};
+template <class S>
+__device__ __forceinline__ bool are_neighbours(const S* at, std::int64_t count) {
+  return count >= eight && reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
+}
+
+/// The first `count` of eight; what is not there is zero.
+template <class S>
+__device__ __forceinline__ void load(const S* from, Eight& to, std::int64_t count) {
+  if (are_neighbours(from, count)) {
+    const auto all = *reinterpret_cast<const Neighbours<S>*>(from);
+    for (int e = 0; e < eight; ++e) to[e] = load(all.x + e);
+  } else {
+    for (int e = 0; e < eight; ++e) to[e] = e < count ? load(from + e) : 0.0F;
+  }
+}
+template <class S>
+__device__ __forceinline__ void store(S* to, const Eight& from, std::int64_t count) {
+  if (are_neighbours(to, count)) {
+    Neighbours<S> all;
+    for (int e = 0; e < eight; ++e) store(all.x + e, from[e]);
+    *reinterpret_cast<Neighbours<S>*>(to) = all;
+  } else {
+    for (int e = 0; e < eight; ++e) {
+      if (e < count) store(to + e, from[e]);
+    }
+  }
+}
+
 /// The same of f32 or bf16, as it turns out.
 struct StoredRows {
   std::byte* data = nullptr;
@@ -46,6 +82,16 @@ struct StoredRows {
   __device__ __forceinline__ void put(std::int64_t i, std::int64_t j, float value) const {
     const std::int64_t at = i * stride + j;
     narrow ? store(reinterpret_cast<BFloat16*>(data) + at, value) : store(reinterpret_cast<float*>(data) + at, value);
+  }
+  /// Neighbours from column j on, of which `count` are there.
+  __device__ __forceinline__ void get(std::int64_t i, std::int64_t j, Eight& to, std::int64_t count) const {
+    const std::int64_t at = i * stride + j;
+    narrow ? load(reinterpret_cast<const BFloat16*>(data) + at, to, count)
+           : load(reinterpret_cast<const float*>(data) + at, to, count);
+  }
+  __device__ __forceinline__ void put(std::int64_t i, std::int64_t j, const Eight& from, std::int64_t count) const {
+    const std::int64_t at = i * stride + j;
+    narrow ? store(reinterpret_cast<BFloat16*>(data) + at, from, count) : store(reinterpret_cast<float*>(data) + at, from, count);
   }
 };
 

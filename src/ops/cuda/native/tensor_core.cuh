@@ -24,6 +24,11 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* at) {
 __device__ __forceinline__ void copy_16_async(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(__cvta_generic_to_global(from)));
 }
+/// The same, or 16 bytes of zeros, for which nothing is read.
+__device__ __forceinline__ void copy_16_async_or_zero(void* to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(__cvta_generic_to_global(from)),
+               "r"(there ? 16 : 0));
+}
 /// The thread's copies since the last call become a group.
 __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;"); }
 /// Waits until at most `open` of the thread's groups are not done; others see them behind a barrier.

@@ -10,6 +10,8 @@
 
 namespace lockstep::ops::cuda {
 
+inline constexpr int finish_columns = eight;  ///< that are finished together
+
 /// forward: y = residual + f(sum + bias), with a gate residual + f(gate) * (sum + bias). input: y, which is dx, and what
 /// InputEpilogue says. What is null is not there.
 struct Finish {
@@ -20,34 +22,52 @@ struct Finish {
   StoredRows bias = {}, residual = {};     ///< forward
   StoredRows d_gate = {}, activated = {};  ///< input
 
-  __device__ __forceinline__ void operator()(std::int64_t i, std::int64_t j, float sum) const {
-    input ? finish_input(i, j, sum) : finish_forward(i, j, sum);
+  /// Of neighbours from column j on, of which `count` are in the matrix.
+  __device__ __forceinline__ void operator()(std::int64_t i, std::int64_t j, Eight& sums, std::int64_t count) const {
+    input ? finish_input(i, j, sums, count) : finish_forward(i, j, sums, count);
   }
 
  private:
   /// pre is rounded before f or a gate meets it, stored or not.
-  __device__ __forceinline__ void finish_forward(std::int64_t i, std::int64_t j, float value) const {
-    if (bias.data != nullptr) value += bias.get(0, j);
-    const bool met = activation != Activation::none || gate.data != nullptr || pre_activation.data != nullptr;
-    if (met && y.narrow) value = as_stored<BFloat16>(value);
-    if (pre_activation.data != nullptr) pre_activation.put(i, j, value);
-    const float active = activate(activation, gate.data != nullptr ? gate.get(i, j) : value);
-    value = gate.data != nullptr ? active * value : active;
-    if (residual.data != nullptr) value += residual.get(i, j);
-    y.put(i, j, value);
+  __device__ __forceinline__ void finish_forward(std::int64_t i, std::int64_t j, Eight& values, std::int64_t count) const {
+    Eight other;
+    if (bias.data != nullptr) {
+      bias.get(0, j, other, count);
+      for (int e = 0; e < finish_columns; ++e) values[e] += other[e];
+    }
+    const bool gated = gate.data != nullptr;
+    if (activation != Activation::none || gated || pre_activation.data != nullptr) {
+      if (y.narrow) {
+        for (float& value : values) value = as_stored<BFloat16>(value);
+      }
+      if (pre_activation.data != nullptr) pre_activation.put(i, j, values, count);
+      if (gated) gate.get(i, j, other, count);
+      for (int e = 0; e < finish_columns; ++e) {
+        const float active = activate(activation, gated ? other[e] : values[e]);
+        values[e] = gated ? active * values[e] : active;
+      }
+    }
+    if (residual.data != nullptr) {
+      residual.get(i, j, other, count);
+      for (int e = 0; e < finish_columns; ++e) values[e] += other[e];
+    }
+    y.put(i, j, values, count);
   }
 
-  __device__ __forceinline__ void finish_input(std::int64_t i, std::int64_t j, float gradient) const {
-    const float before = pre_activation.get(i, j);
-    const Slope at = activate_slope(activation, gate.data != nullptr ? gate.get(i, j) : before);
-    if (gate.data == nullptr) {
-      y.put(i, j, gradient * at.slope);
-      if (activated.data != nullptr) activated.put(i, j, at.value);
-      return;
+  __device__ __forceinline__ void finish_input(std::int64_t i, std::int64_t j, Eight& gradients, std::int64_t count) const {
+    Eight before, gates, active;
+    pre_activation.get(i, j, before, count);
+    const bool gated = gate.data != nullptr;
+    if (gated) gate.get(i, j, gates, count);
+    for (int e = 0; e < finish_columns; ++e) {
+      const Slope at = activate_slope(activation, gated ? gates[e] : before[e]);
+      active[e] = gated ? at.value * before[e] : at.value;
+      if (gated) before[e] = gradients[e] * before[e] * at.slope;  // of the gate
+      gradients[e] *= gated ? at.value : at.slope;
     }
-    d_gate.put(i, j, gradient * before * at.slope);
-    y.put(i, j, gradient * at.value);
-    if (activated.data != nullptr) activated.put(i, j, at.value * before);
+    if (gated) d_gate.put(i, j, before, count);
+    y.put(i, j, gradients, count);
+    if (activated.data != nullptr) activated.put(i, j, active, count);
   }
 };
 

@@ -74,9 +74,12 @@ __device__ __forceinline__ void finish_tile(const ProductTask& task, TileShared&
   const int t = static_cast<int>(threadIdx.x), row = t / across * side, column = t % across * side;
   for (int e = 0; e < own; ++e) shared.c[row + e / side][column + e % side] = total[e];
   __syncthreads();
-  for (int e = t; e < tile * tile; e += static_cast<int>(tile_threads)) {
+  for (int e = t * finish_columns; e < tile * tile; e += static_cast<int>(tile_threads) * finish_columns) {
     const std::int64_t i = i0 + e / tile, j = j0 + e % tile;
-    if (i < task.m && j < task.n) task.finish(i, j, shared.c[e / tile][e % tile]);
+    if (!(i < task.m && j < task.n)) continue;
+    float values[finish_columns];
+    for (int c = 0; c < finish_columns; ++c) values[c] = shared.c[e / tile][e % tile + c];
+    task.finish(i, j, values, task.n - j);
   }
 }
 
@@ -121,7 +124,7 @@ __global__ void __launch_bounds__(tile_threads) grid_product_kernel(ProductTask 
 }  // namespace
 
 void multiply(const Context& context, const ProductTask& task, const SumGrid* grid) {
-  if (context.bf16 == Bf16Products::tensor_cores && task.a.narrow && task.b.narrow && grid == nullptr)
+  if (context.bf16 == Bf16Products::tensor_cores && (task.a.narrow || task.b.narrow) && grid == nullptr)
     return multiply_on_tensor_cores(context, task);
   const LaunchShape shape{dim3(blocks_of(task.m, tile), blocks_of(task.n, tile)), tile_threads, sizeof(TileShared)};
   if (grid == nullptr) return launch(context, shape, &product_kernel, task);

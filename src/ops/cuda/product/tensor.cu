@@ -1,198 +1,123 @@
-// Products of bf16 operands on tensor cores: tiles of 128 x 128, of which each of 8 warps has 64 x 32. An element's blocks of 256
-// k are chains of mma instructions from zero, 16 k each, and are added in order in f32. So it depends on its row, its column and
-// K alone.
+// Products on tensor cores: the instructions of a warp, which every GPU has, and how a product becomes kernels.
 
-#include "ops/cuda/device/launch.h"
-#include "ops/cuda/native/tensor_core.cuh"
-#include "ops/cuda/product/product.h"
+#include "ops/cuda/device/each.cuh"
+#include "ops/cuda/product/tensor_tile.cuh"
 
 namespace lockstep::ops::cuda {
+namespace tensor {
 namespace {
 
-constexpr int tile = 128, depth = 32, pad = 8;  // of C, of k at a time; a pad keeps rows of a fragment in different banks
-constexpr unsigned tile_threads = 256;
-constexpr int warp_rows = 64, warp_columns = 32;               // of C, of a warp
-constexpr int high = warp_rows / 16, wide = warp_columns / 8;  // fragments of a warp
-constexpr int piece = 8;                                       // elements of a copy
-constexpr std::int64_t block_steps = 256 / depth;
-constexpr int finish_rows = 32;  // that go through shared memory at a time
+constexpr std::int64_t token_block = 8192;
 
-/// Rows of k, or where neighbours in memory are rows of C, rows of these.
-struct alignas(16) Strip {
-  BFloat16 x[tile * (depth + pad)];
+/// Products by instructions of a warp: each of 8 warps has 64 x 32 elements.
+struct Warps {
+  static constexpr int high = 4, wide = 4;  // fragments of 16 x 8
+
+  __device__ static int row(int e) { return thread() / 128 * 64 + e / (wide * 4) * 16 + thread() % 32 / 4 + e / 2 % 2 * 8; }
+  __device__ static int column(int e) { return thread() / 32 % 4 * 32 + e / 4 % wide * 8 + thread() % 4 * 2 + e % 2; }
+
+  /// Where k, a multiple of 8, of the strip's row begins.
+  __device__ static const BFloat16* along_at(const Strip& strip, int row, int k) {
+    return strip.x + row * depth + (k / piece ^ row % 8) * piece;
+  }
+  /// Where the strip's row, a multiple of 8, begins at a k.
+  __device__ static const BFloat16* across_at(const Strip& strip, int row, int k) {
+    return strip.x + row / 64 * 64 * depth + k * 64 + (row % 64 / piece ^ k % 8) * piece;
+  }
+
+  /// sums += the products of a strip.
+  template <bool a_along, bool b_along>
+  __device__ static void add(const Strip& a, const Strip& b, float (&sums)[own]) {
+    const int l = thread() % 32, first_row = thread() / 128 * 64, first_column = thread() / 32 % 4 * 32;
+#pragma unroll
+    for (int k = 0; k < depth; k += 16) {
+      std::uint32_t right[wide / 2][4];
+#pragma unroll
+      for (int n = 0; n < wide / 2; ++n) {
+        const int column = first_column + n * 16;
+        if constexpr (b_along) {
+          ldmatrix_x4(right[n], along_at(b, column + l / 16 * 8 + l % 8, k + l / 8 % 2 * 8));
+        } else {
+          ldmatrix_x4_transposed(right[n], across_at(b, column + l / 16 * 8, k + l % 8 + l / 8 % 2 * 8));
+        }
+      }
+#pragma unroll
+      for (int m = 0; m < high; ++m) {
+        std::uint32_t left[4];
+        const int row = first_row + m * 16;
+        if constexpr (a_along) {
+          ldmatrix_x4(left, along_at(a, row + l % 16, k + l / 16 * 8));
+        } else {
+          ldmatrix_x4_transposed(left, across_at(a, row + l / 8 % 2 * 8, k + l % 8 + l / 16 * 8));
+        }
+#pragma unroll
+        for (int n = 0; n < wide; ++n) {
+          float(&d)[4] = reinterpret_cast<float(&)[4]>(sums[(m * wide + n) * 4]);
+          mma_16816(d, left, {right[n / 2][n % 2 * 2], right[n / 2][n % 2 * 2 + 1]});
+        }
+      }
+    }
+  }
+  __device__ static void loaded() {}
+  __device__ static void wait() {}
 };
-struct TensorShared {
-  union {
-    Strip strips[2][2];  // stages of A and B
-    float c[finish_rows][tile + 4];
-  };
+
+/// sums += the parts, in order.
+struct AddParts {
+  Rows<float> sums;
+  const float* parts;
+  std::int64_t count, apart, columns;
+  bool onto;
+  __device__ void operator()(std::int64_t i, std::int64_t j) const {
+    float total = onto ? *sums.at(i, j) : 0.0F;
+    for (std::int64_t p = 0; p < count; ++p) total += parts[p * apart + i * columns + j];
+    *sums.at(i, j) = total;
+  }
 };
 
-using Fragments = float[high][wide][4];
+void multiply_blocks(const Context& context, const ProductTask& task, const KBlocks& blocks, std::int64_t count = 1) {
+  context.warpgroups ? start_on_warpgroups(context, task, blocks, count) : start<Warps>(context, task, blocks, count);
+}
 
-struct Lane {
-  int number = static_cast<int>(threadIdx.x) % 32;
-  int row = static_cast<int>(threadIdx.x) / 128 * warp_rows;  // of the warp's part of the tile
-  int column = static_cast<int>(threadIdx.x) / 32 % 4 * warp_columns;
-};
+/// Whether pieces of 16 bytes can be copied as they are.
+bool copies(const Operand& operand, std::int64_t rows, std::int64_t k) {
+  const bool along = operand.along == 1;
+  const std::int64_t stride = along ? operand.across : operand.along, neighbours = along ? k : rows;
+  return operand.narrow && reinterpret_cast<std::uintptr_t>(operand.data) % 16 == 0 && stride % piece == 0 &&
+         neighbours % piece == 0;
+}
 
-/// k [k, k + depth) of `tile` rows from `first`; what is behind `end` or `count` is zero.
-__device__ __forceinline__ void load_strip(Strip& to, const Operand& from, std::int64_t first, std::int64_t count, std::int64_t k,
-                                           std::int64_t end) {
-  const bool along = from.along == 1;
-  const auto* const data = reinterpret_cast<const BFloat16*>(from.data);
-  for (int c = static_cast<int>(threadIdx.x); c < tile * depth / piece; c += static_cast<int>(tile_threads)) {
-    const int i = along ? c / (depth / piece) : c % (tile / piece) * piece;
-    const int kk = along ? c % (depth / piece) * piece : c / (tile / piece);
-    BFloat16* const place = to.x + (along ? i * (depth + pad) + kk : kk * (tile + pad) + i);
-    const BFloat16* const source = data + (first + i) * from.across + (k + kk) * from.along;
-    const std::int64_t rows = count - first - i, left = end - k - kk, room = along ? left : rows;
-    if (rows > 0 && left > 0 && room >= piece && reinterpret_cast<std::uintptr_t>(source) % 16 == 0) {
-      copy_16_async(place, source);
-      continue;
+/// A sum over tokens in blocks of them: each is a chain from zero, and they are added in order.
+void multiply_in_blocks(const Context& context, ProductTask task) {
+  const bool accumulate = task.onto.data != nullptr;
+  const Rows<float> result{reinterpret_cast<float*>(task.finish.y.data), task.finish.y.stride};
+  const std::int64_t size = task.m * task.n, room = std::ssize(context.scratch<float>()) / std::max<std::int64_t>(size, 1);
+  task.onto = {};
+  if (task.k <= token_block || room < 2) {
+    for (std::int64_t k = 0; k < std::max<std::int64_t>(task.k, 1); k += token_block) {
+      task.finish.residual = accumulate || k > 0 ? task.finish.y : StoredRows{};
+      multiply_blocks(context, task, {k, token_block, 0});
     }
-    for (int e = 0; e < piece; ++e) place[e] = rows > 0 && left > 0 && e < room ? source[e] : BFloat16{};
+    return;
   }
-}
-
-/// sums += the products of a strip.
-__device__ __forceinline__ void add_strip(const Strip& a, bool a_along, const Strip& b, bool b_along, const Lane& lane,
-                                          Fragments& sums) {
-  const int l = lane.number;
-#pragma unroll
-  for (int kk = 0; kk < depth; kk += 16) {
-    std::uint32_t left[high][4], right[wide / 2][4];
-#pragma unroll
-    for (int m = 0; m < high; ++m) {
-      const int row = lane.row + m * 16;
-      if (a_along) {
-        ldmatrix_x4(left[m], a.x + (row + l % 16) * (depth + pad) + kk + l / 16 * 8);
-      } else {
-        ldmatrix_x4_transposed(left[m], a.x + (kk + l % 8 + l / 16 * 8) * (tile + pad) + row + l / 8 % 2 * 8);
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < wide / 2; ++n) {
-      const int column = lane.column + n * 16;
-      if (b_along) {
-        ldmatrix_x4(right[n], b.x + (column + l / 16 * 8 + l % 8) * (depth + pad) + kk + l / 8 % 2 * 8);
-      } else {
-        ldmatrix_x4_transposed(right[n], b.x + (kk + l % 8 + l / 8 % 2 * 8) * (tile + pad) + column + l / 16 * 8);
-      }
-    }
-#pragma unroll
-    for (int m = 0; m < high; ++m) {
-#pragma unroll
-      for (int n = 0; n < wide; ++n) mma_16816(sums[m][n], left[m], {right[n / 2][n % 2 * 2], right[n / 2][n % 2 * 2 + 1]});
-    }
+  float* const parts = context.scratch<float>().data();
+  task.finish.y = {reinterpret_cast<std::byte*>(parts), task.n, false};
+  for (std::int64_t k = 0, count = 0; k < task.k; k += count * token_block) {
+    count = std::min(room, div_up(task.k - k, token_block));
+    multiply_blocks(context, task, {k, token_block, size * std::int64_t{sizeof(float)}}, count);
+    for_matrix(context, task.m, task.n, AddParts{result, parts, count, size, task.n, accumulate || k > 0});
   }
-}
-
-/// total = total + sums, or sums where nothing has begun; sums = 0.
-__device__ __forceinline__ void end_block(Fragments& total, Fragments& sums, bool begun) {
-#pragma unroll
-  for (int m = 0; m < high; ++m) {
-#pragma unroll
-    for (int n = 0; n < wide; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        total[m][n][e] = begun ? total[m][n][e] + sums[m][n][e] : sums[m][n][e];
-        sums[m][n][e] = 0;
-      }
-    }
-  }
-}
-
-__device__ __forceinline__ void multiply_tile(const ProductTask& task, TensorShared& shared, const Lane& lane, bool begun,
-                                              Fragments& total) {
-  const std::int64_t i0 = std::int64_t{blockIdx.x} * tile, j0 = std::int64_t{blockIdx.y} * tile;
-  const std::int64_t steps = (task.k + depth - 1) / depth;
-  const auto load = [&](std::int64_t step) {
-    Strip(&stage)[2] = shared.strips[step % 2];
-    load_strip(stage[0], task.a, i0, task.m, step * depth, task.k);
-    load_strip(stage[1], task.b, j0, task.n, step * depth, task.k);
-    copies_commit();
-  };
-  Fragments sums = {};
-  if (steps > 0) load(0);
-  for (std::int64_t step = 0; step < steps; ++step) {
-    if (step + 1 < steps) {
-      load(step + 1);
-      copies_wait<1>();
-    } else {
-      copies_wait<0>();
-    }
-    __syncthreads();
-    const Strip(&stage)[2] = shared.strips[step % 2];
-    add_strip(stage[0], task.a.along == 1, stage[1], task.b.along == 1, lane, sums);
-    if ((step + 1) % block_steps == 0 || step + 1 == steps) end_block(total, sums, begun || step >= block_steps);
-    __syncthreads();
-  }
-}
-
-/// Where element e of fragment (m, n) lies in the tile.
-__device__ __forceinline__ int row_of(const Lane& lane, int m, int e) { return lane.row + m * 16 + lane.number / 4 + e / 2 * 8; }
-__device__ __forceinline__ int column_of(const Lane& lane, int n, int e) {
-  return lane.column + n * 8 + lane.number % 4 * 2 + e % 2;
-}
-
-/// What the total begins with.
-__device__ __forceinline__ void load_onto(const ProductTask& task, const Lane& lane, Fragments& total) {
-#pragma unroll
-  for (int m = 0; m < high; ++m) {
-#pragma unroll
-    for (int n = 0; n < wide; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const std::int64_t i = std::int64_t{blockIdx.x} * tile + row_of(lane, m, e);
-        const std::int64_t j = std::int64_t{blockIdx.y} * tile + column_of(lane, n, e);
-        total[m][n][e] = i < task.m && j < task.n ? *task.onto.at(i, j) : 0.0F;
-      }
-    }
-  }
-}
-
-/// The tile goes through shared memory, 16 rows of each warp at a time, so that rows are stored by neighbouring threads.
-__device__ __forceinline__ void finish_tile(const ProductTask& task, TensorShared& shared, const Lane& lane,
-                                            const Fragments& total) {
-  const std::int64_t i0 = std::int64_t{blockIdx.x} * tile, j0 = std::int64_t{blockIdx.y} * tile;
-#pragma unroll 1
-  for (int turn = 0; turn < high; ++turn) {
-#pragma unroll
-    for (int m = 0; m < high; ++m) {
-      if (m != turn) continue;  // fragments are registers, which have no index
-#pragma unroll
-      for (int n = 0; n < wide; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          shared.c[lane.row / warp_rows * 16 + lane.number / 4 + e / 2 * 8][column_of(lane, n, e)] = total[m][n][e];
-      }
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (int e = static_cast<int>(threadIdx.x); e < finish_rows * tile; e += static_cast<int>(tile_threads)) {
-      const int row = e / tile, column = e % tile;
-      const std::int64_t i = i0 + row / 16 * warp_rows + turn * 16 + row % 16, j = j0 + column;
-      if (i < task.m && j < task.n) task.finish(i, j, shared.c[row][column]);
-    }
-    __syncthreads();
-  }
-}
-
-__global__ void __launch_bounds__(tile_threads, 1) tensor_product_kernel(ProductTask task) {
-  auto& shared = shared_memory<TensorShared>();
-  const Lane lane;
-  Fragments total = {};
-  if (task.onto.data != nullptr) load_onto(task, lane, total);
-  multiply_tile(task, shared, lane, task.onto.data != nullptr, total);
-  finish_tile(task, shared, lane, total);
 }
 
 }  // namespace
+}  // namespace tensor
 
-void multiply_on_tensor_cores(const Context& context, const ProductTask& task) {
-  launch(context, {dim3(blocks_of(task.m, tile), blocks_of(task.n, tile)), tile_threads, sizeof(TensorShared)},
-         &tensor_product_kernel, task);
+void multiply_on_tensor_cores(const Context& context, const ProductTask& given) {
+  ProductTask task = given;
+  task.a.copies = tensor::copies(task.a, task.m, task.k);
+  task.b.copies = tensor::copies(task.b, task.n, task.k);
+  if (task.over_tokens) return tensor::multiply_in_blocks(context, task);
+  tensor::multiply_blocks(context, task, {0, std::max<std::int64_t>(task.k, 1), 0});
 }
 
 }  // namespace lockstep::ops::cuda

@@ -55,6 +55,11 @@ inline void copy_16_async(void* to, const void* from, emulation::Place at = emul
     emulation::copy_later(to, from);
   }
 }
+/// The same, or 16 bytes of zeros.
+inline void copy_16_async_or_zero(void* to, const void* from, bool there, emulation::Place at = emulation::Place::current()) {
+  alignas(16) static constexpr std::uint32_t zeros[4] = {};
+  copy_16_async(to, there ? from : static_cast<const void*>(zeros), at);
+}
 inline void copies_commit() { emulation::commit_copies(); }
 /// Waits until at most `groups` of the caller's groups are open.
 template <int groups>
