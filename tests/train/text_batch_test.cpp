@@ -111,6 +111,7 @@ TEST(TextBatch, EachTextIsTheOneThatIsWrittenAlone) {
     EXPECT_EQ(together(reader, wanted, {.texts = 1, .pages = 7, .rows = 33}, &saved), expected);
     EXPECT_GE(saved, 128) << "a prompt that begins alike is not read again";
     EXPECT_EQ(together(reader, wanted, {.texts = 3, .pages = 9, .rows = 7}), expected);
+    EXPECT_EQ(together(reader, wanted, {.texts = 3, .pages = 9, .rows = 7, .rows_of_prompts = 40}), expected);
     EXPECT_EQ(together(reader, wanted, {.texts = 8, .pages = 50, .rows = 300}), expected);
   }
 }

@@ -26,6 +26,9 @@ std::optional<data::ChatTemplate> chat_of(const std::string& said, const std::st
   return texts != nullptr && texts->is_object() ? data::ChatTemplate::from_texts(*texts, loaded.folder) : std::nullopt;
 }
 
+/// Tokens that a pass reads beside texts that are written, and where none is: then the oldest prompt goes first, whole or not.
+constexpr std::int64_t pass_rows = 128, prompt_rows = 512;
+
 }  // namespace
 
 TextEngine::TextEngine(const ModelOptions& from, const TextEngineOptions& options, Session& session, Log& log)
@@ -37,11 +40,12 @@ TextEngine::TextEngine(const ModelOptions& from, const TextEngineOptions& option
   const arch::ModelConfig& config = loaded_.inference->context().config;
   const std::int64_t longest = std::min(options.context, config.block_size);
   const std::int64_t positions = options.cache > 0 ? options.cache : std::max(longest, options.texts * longest / 4);
-  batch_ = std::make_unique<train::TextBatch>(
-      loaded_.inference->share(),
-      train::BatchSize{
-          .texts = options.texts, .pages = model::pages_for(positions), .rows = std::max<std::int64_t>(128, 2 * options.texts)},
-      session.team());
+  batch_ = std::make_unique<train::TextBatch>(loaded_.inference->share(),
+                                              train::BatchSize{.texts = options.texts,
+                                                               .pages = model::pages_for(positions),
+                                                               .rows = std::max(pass_rows, 2 * options.texts),
+                                                               .rows_of_prompts = prompt_rows},
+                                              session.team());
   batch_->declare(workspace_, cache_);
   Ledger ledger;
   workspace_.commit(session.runtime(), ledger);

@@ -125,6 +125,7 @@ std::vector<ServingCase> serving_cases() {
   std::vector<ServingCase> cases = {
       {"one at a time", {.texts = 1, .pages = 5, .rows = 33}},
       {"3 side by side, prompts in pieces of 7", {.texts = 3, .pages = 12, .rows = 7}},
+      {"3 side by side, prompts alone in pieces of 50", {.texts = 3, .pages = 12, .rows = 7, .rows_of_prompts = 50}},
       {"8 side by side", {.texts = 8, .pages = 60, .rows = 300}},
       {"8 side by side, 2 threads, weights packed", {.texts = 8, .pages = 30, .rows = 64}, 2, ops::Isa::automatic, true}};
   const std::vector<ops::Isa> isas = ops::available_isas();

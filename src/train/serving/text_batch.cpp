@@ -16,7 +16,7 @@ TextBatch::TextBatch(const ModelShare& model, const BatchSize& size, Team& team)
     : context_(model.context),
       size_(size),
       team_(team),
-      decoder_(model, {.texts = size.texts, .positions = 0, .pages = size.pages}, size.rows),
+      decoder_(model, {.texts = size.texts, .positions = 0, .pages = size.pages}, most_rows()),
       logits_(model.context.dims, *model.context.boundaries.head, model.context.config.vocabulary, size.texts),
       book_(size.pages),
       texts_(static_cast<std::size_t>(size.texts)),
@@ -31,7 +31,7 @@ TextBatch::TextBatch(const ModelShare& model, const BatchSize& size, Team& team)
 
 void TextBatch::declare(Arena& workspace, Arena& cache) {
   decoder_.declare(workspace, cache);
-  workspace.declare(tokens_, "tokens", Shape{size_.rows}, DType::i32);
+  workspace.declare(tokens_, "tokens", Shape{most_rows()}, DType::i32);
   logits_.declare(workspace);
 }
 
@@ -79,9 +79,11 @@ void TextBatch::choose() {
   // What is written goes on in every pass; the rest is for prompts, the oldest first.
   const auto at = [&](std::int64_t place) -> const Text& { return *texts_[static_cast<std::size_t>(place)]; };
   std::ranges::sort(order_, {}, [&](std::int64_t place) { return std::pair(at(place).unread() > 1, at(place).number); });
+  const bool writes = !order_.empty() && at(order_.front()).unread() == 1;
+  const std::int64_t most = writes ? size_.rows : most_rows();
   std::int64_t rows = 0;
   for (const std::int64_t place : order_) {
-    const std::int64_t count = std::min(at(place).unread(), size_.rows - rows);
+    const std::int64_t count = std::min(at(place).unread(), most - rows);
     if (count == 0) break;
     pass_.push_back({.first = rows, .rows = count, .position = at(place).read, .text = place});
     rows += count;

@@ -3,6 +3,7 @@
 // Texts that are written side by side, each as if it were alone: a pass reads one token of each, and pieces of the prompts of
 // those that have just come. The tokens of a text are a function of the model, the prompt and its sampling alone.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -41,6 +42,8 @@ struct BatchSize {
   std::int64_t texts = 8;   ///< that are written at a time, and the places 0 .. texts - 1
   std::int64_t pages = 0;   ///< of their cache, together
   std::int64_t rows = 128;  ///< tokens that a pass reads at most: a token of each text, and pieces of prompts
+  /// The same where no text is being written, which would wait: products of more rows are faster. `rows` where that is more.
+  std::int64_t rows_of_prompts = 0;
   static constexpr std::int64_t most_likely = 20;
 };
 
@@ -75,6 +78,7 @@ class TextBatch {
     std::int64_t unread() const { return std::ssize(tokens) - read; }
     std::int64_t written() const { return std::ssize(tokens) - std::ssize(wanted.prompt); }
   };
+  std::int64_t most_rows() const { return std::max(size_.rows, size_.rows_of_prompts); }
   /// Chooses what a pass reads: its rows.
   void choose();
   void draw(std::span<float> logits, std::int64_t turn, int worker);
