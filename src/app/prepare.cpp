@@ -44,6 +44,47 @@ std::vector<std::string> words_list() {
   return {words.begin(), words.end()};
 }
 
+void ask_conversations(CommandLine& line, Options& options) {
+  line.option(
+      "--chat-template", options.chat_template, "TEMPLATE",
+      "how conversations are written: a template's file, a model's folder, or one of chatml, llama3, zephyr; else that of "
+      "the tokenizer's folder");
+  line.choice("--train-on", options.train_on, words_list<data::TrainOn>(),
+              "what of a document is taught; auto: the completion where the form has one, else the assistant's turns");
+  line.option("--length", options.length, "N", "the most tokens of a conversation; 0: any number");
+  line.choice("--too-long", options.too_long, words_list<data::TooLong>(),
+              "what becomes of a longer conversation; cut: its last turns are left out");
+  line.flag(
+      "--pack", options.pack,
+      "fill windows of --length tokens with whole documents of JSONL, as many as fit (best-fit decreasing), for training in "
+      "which they do not see each other");
+  line.option("--date", options.date, "YYYY-MM-DD", "the day that a template writes as today's; else it is today");
+  line.option("--show", options.show, "N", "print the first N documents with what is taught, ids and ends");
+}
+
+void add_notes(CommandLine& line) {
+  line.note(
+      "A document of JSONL ends with the tokenizer's end-of-text token, or a line feed where it has none. With prompts "
+      "or conversations, train.mask.bin and val.mask.bin say which tokens are taught.");
+  line.note("Memory stays the same for a text of any size. Nothing is changed in FOLDER until all of the text is tokenised.");
+  line.note(
+      "train.bin and val.bin hold the ids and nothing else, as nanoGPT's do: little-endian uint16, or uint32 for a vocabulary "
+      "above 65,536.");
+  line.note(
+      "examples:\n"
+      "  lockstep prepare book.txt --out data/book\n"
+      "  lockstep prepare articles/ --tokenizer byte --out data/articles\n"
+      "  lockstep prepare articles/ --tokenizer hf:llama3/tokenizer.json --out data/articles\n"
+      "  lockstep prepare articles/ --tokenizer bpe:32768 --out data/articles\n"
+      "  lockstep prepare chats.jsonl --tokenizer hf:models/qwen --length 2048 --show 3 --out data/chats\n"
+      "  lockstep prepare chats.jsonl --tokenizer hf:models/qwen --length 2048 --too-long drop --pack --out data/chats\n"
+      "  lockstep prepare pairs.jsonl --tokenizer hf:models/qwen --length 1024 --out data/pairs\n"
+      "  lockstep prepare alpaca.jsonl.gz --tokenizer hf:models/base --chat-template chatml --out data/alpaca\n"
+      "  lockstep prepare dump.jsonl.zst --out data/dump\n"
+      "  xzcat dump.xz | lockstep prepare - --out data/dump\n"
+      "  lockstep train data/book");
+}
+
 bool parse(const Arguments& arguments, Options& options) {
   CommandLine line("prepare",
                    "Turn text into the token files that training reads. These are train.bin (the first 90 % of the characters), "
@@ -69,42 +110,9 @@ bool parse(const Arguments& arguments, Options& options) {
   line.option("--shards", options.shards, "N",
               "also cut the training text into a file a rank, for data.shards=precut; 0: do not");
   line.option("--threads", options.threads, "N", "threads that tokenise; 0: every core");
-  line.option(
-      "--chat-template", options.chat_template, "TEMPLATE",
-      "how conversations are written: a template's file, a model's folder, or one of chatml, llama3, zephyr; else that of "
-      "the tokenizer's folder");
-  line.choice("--train-on", options.train_on, words_list<data::TrainOn>(),
-              "what of a document is taught; auto: the completion where the form has one, else the assistant's turns");
-  line.option("--length", options.length, "N", "the most tokens of a conversation; 0: any number");
-  line.choice("--too-long", options.too_long, words_list<data::TooLong>(),
-              "what becomes of a longer conversation; cut: its last turns are left out");
-  line.flag(
-      "--pack", options.pack,
-      "fill windows of --length tokens with whole documents of JSONL, as many as fit (best-fit decreasing), for training in "
-      "which they do not see each other");
-  line.option("--date", options.date, "YYYY-MM-DD", "the day that a template writes as today's; else it is today");
-  line.option("--show", options.show, "N", "print the first N documents with what is taught, ids and ends");
+  ask_conversations(line, options);
   line.undeclared(other_words(WordsOf::prepare));
-  line.note(
-      "A document of JSONL ends with the tokenizer's end-of-text token, or a line feed where it has none. With prompts "
-      "or conversations, train.mask.bin and val.mask.bin say which tokens are taught.");
-  line.note("Memory stays the same for a text of any size. Nothing is changed in FOLDER until all of the text is tokenised.");
-  line.note(
-      "train.bin and val.bin hold the ids and nothing else, as nanoGPT's do: little-endian uint16, or uint32 for a vocabulary "
-      "above 65,536.");
-  line.note(
-      "examples:\n"
-      "  lockstep prepare book.txt --out data/book\n"
-      "  lockstep prepare articles/ --tokenizer byte --out data/articles\n"
-      "  lockstep prepare articles/ --tokenizer hf:llama3/tokenizer.json --out data/articles\n"
-      "  lockstep prepare articles/ --tokenizer bpe:32768 --out data/articles\n"
-      "  lockstep prepare chats.jsonl --tokenizer hf:models/qwen --length 2048 --show 3 --out data/chats\n"
-      "  lockstep prepare chats.jsonl --tokenizer hf:models/qwen --length 2048 --too-long drop --pack --out data/chats\n"
-      "  lockstep prepare pairs.jsonl --tokenizer hf:models/qwen --length 1024 --out data/pairs\n"
-      "  lockstep prepare alpaca.jsonl.gz --tokenizer hf:models/base --chat-template chatml --out data/alpaca\n"
-      "  lockstep prepare dump.jsonl.zst --out data/dump\n"
-      "  xzcat dump.xz | lockstep prepare - --out data/dump\n"
-      "  lockstep train data/book");
+  add_notes(line);
   return line.parse(arguments);
 }
 

@@ -70,6 +70,38 @@ void check_rope(const ModelConfig& config, std::vector<Problem>& problems) {
   }
 }
 
+void check_sizes(const ModelConfig& config, std::vector<Problem>& problems) {
+  const auto at_least_one = [&](std::string_view key, std::int64_t value) {
+    if (value < 1) problems.push_back({fmt::format("{} = {}: must be at least 1", key, value), fmt::format("set {}", key)});
+    if (value > std::numeric_limits<std::int32_t>::max())
+      problems.push_back({fmt::format("{} = {}: must be below 2^31", key, value), fmt::format("set {}", key)});
+  };
+  at_least_one("model.n_layer", config.layers);
+  at_least_one("model.n_head", config.heads);
+  at_least_one("model.n_embd", config.width);
+  at_least_one("model.block_size", config.block_size);
+  at_least_one("model.vocab_size", config.vocabulary);
+  at_least_one("model.n_kv_head", config.kv_heads);
+  at_least_one("model.head_dim", config.head_size);
+  at_least_one("model.ffn_width", config.ffn_width);
+  if (config.layers > most_layers) {
+    problems.push_back({fmt::format("model.n_layer = {}: at most {}", config.layers, most_layers), "use fewer, wider layers"});
+  }
+  if (problems.empty() && roughly_parameters(config) > most_parameters) {
+    problems.push_back({fmt::format("a model of {:.1e} parameters: at most {:.0e}", roughly_parameters(config), most_parameters),
+                        "use a smaller one"});
+  }
+  if (config.head_size > 256) {
+    problems.push_back(
+        {fmt::format("heads of {} features (model.head_dim, or model.n_embd / model.n_head): at most 256", config.head_size),
+         "use more heads, or set model.head_dim"});
+  }
+  if (config.kv_heads >= 1 && config.heads >= 1 && config.heads % config.kv_heads != 0) {
+    problems.push_back({fmt::format("model.n_kv_head = {} does not divide model.n_head = {}", config.kv_heads, config.heads),
+                        fmt::format("choose a divisor of {}", config.heads)});
+  }
+}
+
 }  // namespace
 
 double Adapter::scale() const {
@@ -108,35 +140,7 @@ double usual_attention_factor(double rope_factor) { return 0.1 * logarithm(std::
 
 std::vector<Problem> check(const ModelConfig& config) {
   std::vector<Problem> problems;
-  const auto at_least_one = [&](std::string_view key, std::int64_t value) {
-    if (value < 1) problems.push_back({fmt::format("{} = {}: must be at least 1", key, value), fmt::format("set {}", key)});
-    if (value > std::numeric_limits<std::int32_t>::max())
-      problems.push_back({fmt::format("{} = {}: must be below 2^31", key, value), fmt::format("set {}", key)});
-  };
-  at_least_one("model.n_layer", config.layers);
-  at_least_one("model.n_head", config.heads);
-  at_least_one("model.n_embd", config.width);
-  at_least_one("model.block_size", config.block_size);
-  at_least_one("model.vocab_size", config.vocabulary);
-  at_least_one("model.n_kv_head", config.kv_heads);
-  at_least_one("model.head_dim", config.head_size);
-  at_least_one("model.ffn_width", config.ffn_width);
-  if (config.layers > most_layers) {
-    problems.push_back({fmt::format("model.n_layer = {}: at most {}", config.layers, most_layers), "use fewer, wider layers"});
-  }
-  if (problems.empty() && roughly_parameters(config) > most_parameters) {
-    problems.push_back({fmt::format("a model of {:.1e} parameters: at most {:.0e}", roughly_parameters(config), most_parameters),
-                        "use a smaller one"});
-  }
-  if (config.head_size > 256) {
-    problems.push_back(
-        {fmt::format("heads of {} features (model.head_dim, or model.n_embd / model.n_head): at most 256", config.head_size),
-         "use more heads, or set model.head_dim"});
-  }
-  if (config.kv_heads >= 1 && config.heads >= 1 && config.heads % config.kv_heads != 0) {
-    problems.push_back({fmt::format("model.n_kv_head = {} does not divide model.n_head = {}", config.kv_heads, config.heads),
-                        fmt::format("choose a divisor of {}", config.heads)});
-  }
+  check_sizes(config, problems);
   if (config.position == PositionKind::rope) check_rope(config, problems);
   if (config.window < 0 || config.global_every < 0 || config.rope.skip_every < 0)
     problems.push_back({"model.window, model.global_every and model.rope_skip_every are not negative", "0 switches them off"});
