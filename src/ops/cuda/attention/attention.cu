@@ -69,12 +69,13 @@ class CudaAttention final : public Attention {
 
   void do_forward(const AttentionForward& call) override {
     check_head_size(call.shape);
-    call.whole ? whole_attention_forward(context_, call) : attention_forward(context_, call);
+    if (call.whole) return whole_attention_forward(context_, call);
+    on_tensor_cores(context_, call.q, call.shape) ? tensor_attention_forward(context_, call) : attention_forward(context_, call);
   }
 
   void do_forward(const CachedAttention& call) override {
     check_head_size(call.shape);
-    attention_forward(context_, call);
+    on_tensor_cores(context_, call.q, call.shape) ? tensor_attention_forward(context_, call) : attention_forward(context_, call);
   }
 
   void do_backward(const AttentionBackward& call) override {
@@ -88,14 +89,20 @@ class CudaAttention final : public Attention {
         const std::int64_t first = call.shape.first_head_of(i);
         heads.push_back({i, first, call.shape.first_head_of(i + 1) - first});
       }
-      attention_keys_backward(context_, call, heads, call.dk, call.dv);
+      keys_backward(call, heads, call.dk, call.dv);
     } else {
       const Tensor dk = part_sums(call, 0), dv = part_sums(call, 1);
-      attention_keys_backward(context_, call, call.parts, dk, dv);
+      keys_backward(call, call.parts, dk, dv);
       add_parts(call, call.dk, dk);
       add_parts(call, call.dv, dv);
     }
-    attention_queries_backward(context_, call);
+    on_tensor_cores(context_, call.q, call.shape) ? tensor_attention_queries_backward(context_, call)
+                                                  : attention_queries_backward(context_, call);
+  }
+
+  void keys_backward(const AttentionBackward& call, std::span<const HeadPart> heads, const Tensor& dk, const Tensor& dv) {
+    on_tensor_cores(context_, call.q, call.shape) ? tensor_attention_keys_backward(context_, call, heads, dk, dv)
+                                                  : attention_keys_backward(context_, call, heads, dk, dv);
   }
 
   void make_delta(const AttentionBackward& call) {

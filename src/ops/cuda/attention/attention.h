@@ -17,6 +17,17 @@ void attention_keys_backward(const Context& context, const AttentionBackward& ca
                              const Tensor& dk, const Tensor& dv);
 void attention_queries_backward(const Context& context, const AttentionBackward& call);
 
+/// The same of bf16 on tensor cores, for heads that are small enough. Weights and gradients of scores are rounded to bf16 before
+/// they are multiplied with values.
+inline bool on_tensor_cores(const Context& context, const Tensor& q, const AttentionShape& shape) {
+  return context.bf16 == Bf16Products::tensor_cores && q.dtype == DType::bf16 && shape.head_size <= 128;
+}
+void tensor_attention_forward(const Context& context, const AttentionForward& call);
+void tensor_attention_forward(const Context& context, const CachedAttention& call);
+void tensor_attention_keys_backward(const Context& context, const AttentionBackward& call, std::span<const HeadPart> parts,
+                                    const Tensor& dk, const Tensor& dv);
+void tensor_attention_queries_backward(const Context& context, const AttentionBackward& call);
+
 /// Weights that lie whole in memory (ops/attention.h: WholeWeights): products of whole heads, and passes over all scores.
 void whole_attention_forward(const Context& context, const AttentionForward& call);
 void whole_attention_backward(const Context& context, const AttentionBackward& call);

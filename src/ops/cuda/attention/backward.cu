@@ -129,13 +129,6 @@ __global__ void __launch_bounds__(tile_threads, 1)
   store_sums<parts>(result, size, sums);
 }
 
-/// Heads that share keys, as many such parts as a kernel is given by value.
-struct HeadParts {
-  static constexpr std::int64_t most = 128;
-  std::int64_t first;  // number of the first one, whose columns of dk and dv follow from it
-  HeadPart of[most];
-};
-
 template <int parts>
 __global__ void __launch_bounds__(tile_threads, 1)
     keys_kernel(BackwardTensors tensors, StoredRows dk, StoredRows dv, Heads heads, Samples samples, HeadParts all) {

@@ -21,18 +21,6 @@ struct RowState {
   float largest = lowest, total = 0;
 };
 
-/// ln x for what is not subnormal, as the CPU's lse has it (musl's algorithm in Highway's operations).
-__device__ __forceinline__ float logarithm_of_total(float x) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) + (0x3F800000U - 0x3F3504F3U);
-  const auto exponent = static_cast<float>(static_cast<std::int32_t>(bits >> 23U) - 127);
-  const float y = std::bit_cast<float>((bits & 0x7FFFFFU) + 0x3F3504F3U), above = y - 1.0F, z = above / (y + 1.0F);
-  const float square = z * z, fourth = square * square;
-  const float poly =
-      fmaf(fmaf(0.28498786688F, fourth, 0.66666662693F), square, fmaf(0.24279078841F, fourth, 0.40000972152F) * fourth);
-  const float low = fmaf(z, above - poly, -(exponent * 9.0580006145e-6F)) - above;
-  return fmaf(exponent, 0.69313812256F, -low);
-}
-
 /// Whether a run of queries, as the CPU cuts them, sees a key: where it sees none, the result of other keys is left alone.
 __device__ __forceinline__ bool run_sees(const Queries& queries, const Heads& heads, std::int64_t place) {
   const std::int64_t padded = (heads.shape.head_size + 31) / 32 * 32, rows = 64 * 256 / padded / 64 * 64;
@@ -155,26 +143,6 @@ __global__ void __launch_bounds__(tile_threads, 1) forward_kernel(ForwardTensors
   finish<parts>(heads, o, lse, state, sums);
 }
 
-/// Texts whose keys lie in pages, as many as a kernel is given by value.
-struct Texts {
-  static constexpr std::int64_t most = 128;
-  CachedText of[most];
-  const std::int32_t* pages;
-  std::int64_t pages_stride;
-  const std::int32_t* starts;
-  __device__ Queries at(std::int64_t number) const {
-    const CachedText text = of[number];
-    return {.sample = 0,
-            .first_row = text.first,
-            .count = text.rows,
-            .position = text.position,
-            .first_key = 0,
-            .keys = text.position + text.rows,
-            .pages = pages + text.text * pages_stride,
-            .starts = starts};
-  }
-};
-
 template <class Source>
 void start_forward(const Context& context, const ForwardTensors& tensors, const Heads& heads, const Source& source,
                    std::int64_t tiles, std::int64_t sources) {
@@ -202,11 +170,7 @@ void attention_forward(const Context& context, const CachedAttention& call) {
       stored_rows(call.q), stored_rows(call.k), stored_rows(call.v), stored_rows(call.o), nullptr, false};
   for (std::size_t first = 0; first < call.texts.size(); first += Texts::most) {
     const auto some = call.texts.subspan(first, std::min<std::size_t>(Texts::most, call.texts.size() - first));
-    Texts texts{.of = {},
-                .pages = data_of<const std::int32_t>(call.pages),
-                .pages_stride = call.pages.stride(),
-                .starts = data_of<const std::int32_t>(call.starts)};
-    std::ranges::copy(some, texts.of);
+    const Texts texts = texts_of(call, some);
     std::int64_t tiles = 0;
     for (const CachedText& text : some) tiles = std::max(tiles, query_tiles(text.position, text.rows));
     start_forward(context, tensors, heads_of(call.shape, {}), texts, tiles, std::ssize(some));

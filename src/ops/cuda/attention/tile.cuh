@@ -104,6 +104,18 @@ __device__ __forceinline__ void value_product(TileShared& shared, const HeadTile
 /// 2^x for x <= 0; 2^-126 below that.
 __device__ __forceinline__ float weight_of(float x) { return power_of_two(max_of(-126.0F, x)); }
 
+/// ln x for what is not subnormal, as the CPU's lse has it (musl's algorithm in Highway's operations).
+__device__ __forceinline__ float logarithm_of_total(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) + (0x3F800000U - 0x3F3504F3U);
+  const auto exponent = static_cast<float>(static_cast<std::int32_t>(bits >> 23U) - 127);
+  const float y = std::bit_cast<float>((bits & 0x7FFFFFU) + 0x3F3504F3U), above = y - 1.0F, z = above / (y + 1.0F);
+  const float square = z * z, fourth = square * square;
+  const float poly =
+      fmaf(fmaf(0.28498786688F, fourth, 0.66666662693F), square, fmaf(0.24279078841F, fourth, 0.40000972152F) * fourth);
+  const float low = fmaf(z, above - poly, -(exponent * 9.0580006145e-6F)) - above;
+  return fmaf(exponent, 0.69313812256F, -low);
+}
+
 /// What a call says of all its heads.
 struct Heads {
   AttentionShape shape;
@@ -117,10 +129,22 @@ struct Heads {
   __device__ __forceinline__ float capped(float score) const {
     return softcap > 0 ? hyperbolic_tangent(score * (1 / softcap)) * softcap : score;
   }
-  /// What a weight is multiplied by; places are counted from key 0.
+  /// Whether a weight is not dropped; places are counted from key 0.
+  __device__ __forceinline__ bool keeps(std::int64_t sample, std::int64_t head, std::int64_t query, std::int64_t key) const {
+    return mask.keeps(first_sample + sample, shape.first_key + query, index_of(head, key));
+  }
+  /// The same of a key and the next one.
+  __device__ __forceinline__ void keep_two(std::int64_t sample, std::int64_t head, std::int64_t query, std::int64_t key,
+                                           bool (&kept)[2]) const {
+    mask.keep_two(first_sample + sample, shape.first_key + query, index_of(head, key), kept);
+  }
+  /// What a weight is multiplied by.
   __device__ __forceinline__ float factor(std::int64_t sample, std::int64_t head, std::int64_t query, std::int64_t key) const {
-    const std::int64_t index = first_index + head * index_stride + shape.first_key + key;
-    return mask.keeps(first_sample + sample, shape.first_key + query, index) ? mask.kept : 0.0F;
+    return keeps(sample, head, query, key) ? mask.kept : 0.0F;
+  }
+  /// Of a weight in its query's mask.
+  __device__ __forceinline__ std::int64_t index_of(std::int64_t head, std::int64_t key) const {
+    return first_index + head * index_stride + shape.first_key + key;
   }
 };
 
@@ -193,6 +217,42 @@ struct Samples {
 inline Samples samples_of(const AttentionShape& shape, const Tensor& starts) {
   return {shape, data_of<const std::int32_t>(starts), starts ? starts.stride() : 0};
 }
+
+/// Texts whose keys lie in pages, as many as a kernel is given by value.
+struct Texts {
+  static constexpr std::int64_t most = 128;
+  CachedText of[most];
+  const std::int32_t* pages;
+  std::int64_t pages_stride;
+  const std::int32_t* starts;
+  __device__ Queries at(std::int64_t number) const {
+    const CachedText text = of[number];
+    return {.sample = 0,
+            .first_row = text.first,
+            .count = text.rows,
+            .position = text.position,
+            .first_key = 0,
+            .keys = text.position + text.rows,
+            .pages = pages + text.text * pages_stride,
+            .starts = starts};
+  }
+};
+
+inline Texts texts_of(const CachedAttention& call, std::span<const CachedText> some) {
+  Texts texts{.of = {},
+              .pages = data_of<const std::int32_t>(call.pages),
+              .pages_stride = call.pages.stride(),
+              .starts = data_of<const std::int32_t>(call.starts)};
+  std::ranges::copy(some, texts.of);
+  return texts;
+}
+
+/// Heads that share keys, as many such parts as a kernel is given by value.
+struct HeadParts {
+  static constexpr std::int64_t most = 128;
+  std::int64_t first;  // number of the first one, whose columns of dk and dv follow from it
+  HeadPart of[most];
+};
 
 /// Tiles of queries that end at multiples of 64.
 inline std::int64_t query_tiles(std::int64_t position, std::int64_t count) {

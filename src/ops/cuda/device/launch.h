@@ -17,7 +17,8 @@ struct LaunchShape {
   std::size_t shared = 0;  ///< bytes of a block's shared memory
 };
 
-inline constexpr std::size_t granted_shared_memory = std::size_t{48} << 10U;  ///< more has to be asked for
+/// Bytes of shared memory that a block has without being asked for; more must be.
+inline constexpr std::size_t shared_unasked = std::size_t{48} << 10;
 
 /// As many blocks of `size` as `count` elements need.
 inline unsigned blocks_of(std::int64_t count, std::int64_t size) { return narrow<unsigned>(div_up(count, size)); }
@@ -31,10 +32,9 @@ void launch(const Context& context, const LaunchShape& shape, void (*kernel)(Par
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared;
   config.stream = context.native;
-  if (shape.shared > granted_shared_memory) {
-    lockstep::cuda::check(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared)),
-        "cudaFuncSetAttribute");
+  if (shape.shared > shared_unasked) {
+    lockstep::cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, narrow<int>(shape.shared)),
+                          "cudaFuncSetAttribute");
   }
   lockstep::cuda::check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...),
                         "cudaLaunchKernelEx");

@@ -40,10 +40,24 @@ struct DropMask {
   float kept = 1;           ///< what a kept one is multiplied by
   /// Whether element `index` of position `position` is kept.
   __device__ __forceinline__ bool keeps(std::int64_t sample, std::int64_t position, std::int64_t index) const {
+    return words(sample, position, index).at(static_cast<std::uint32_t>(index % 4)) >= least;
+  }
+  /// Whether it and the next one are: mostly one counter has the words of both.
+  __device__ __forceinline__ void keep_two(std::int64_t sample, std::int64_t position, std::int64_t index,
+                                           bool (&kept)[2]) const {
+    Words drawn = words(sample, position, index);
+    kept[0] = drawn.at(static_cast<std::uint32_t>(index % 4)) >= least;
+    if (index % 4 == 3) drawn = words(sample, position, index + 1);
+    kept[1] = drawn.at(static_cast<std::uint32_t>((index + 1) % 4)) >= least;
+  }
+
+ private:
+  /// Those of an element and its neighbours.
+  __device__ __forceinline__ Words words(std::int64_t sample, std::int64_t position, std::int64_t index) const {
     const auto number = static_cast<std::uint64_t>(sample);
-    const Words counter{{static_cast<std::uint32_t>(index / 4), static_cast<std::uint32_t>(position),
-                         static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32U)}};
-    return philox(counter, key0, key1).at(static_cast<std::uint32_t>(index % 4)) >= least;
+    return philox({{static_cast<std::uint32_t>(index / 4), static_cast<std::uint32_t>(position),
+                    static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32U)}},
+                  key0, key1);
   }
 };
 

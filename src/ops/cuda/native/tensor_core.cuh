@@ -1,7 +1,8 @@
 #pragma once
 
 // What C++ has no words for: a block's shared memory, and instructions of PTX ISA 8.0 for sm_80 and newer: asynchronous copies
-// (section 9.7.9.25), matrices of shared memory in registers (9.7.14.5.15) and products of tensor cores (9.7.14.5.14).
+// (section 9.7.9.25), matrices of shared memory in registers (9.7.14.5.15), products of tensor cores (9.7.14.5.14), and functions
+// that are near the exact ones (9.7.3).
 
 #include <cuda_runtime.h>
 
@@ -24,7 +25,7 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* at) {
 __device__ __forceinline__ void copy_16_async(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(__cvta_generic_to_global(from)));
 }
-/// The same, or 16 bytes of zeros, for which nothing is read.
+/// The same, or 16 bytes of zeros where there is nothing to copy; then nothing is read.
 __device__ __forceinline__ void copy_16_async_or_zero(void* to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(__cvta_generic_to_global(from)),
                "r"(there ? 16 : 0));
@@ -60,6 +61,26 @@ __device__ __forceinline__ void mma_16816(float (&d)[4], const std::uint32_t (&a
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/// Two numbers, rounded to bf16 to the nearest, the first in the lower half.
+__device__ __forceinline__ std::uint32_t pack_bf16(float first, float second) {
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+
+/// 2^x within 2^-22; what is not normal is zero.
+__device__ __forceinline__ float near_two_to(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+/// 1 / x within one unit of the last place; what is not normal is zero.
+__device__ __forceinline__ float near_reciprocal(float x) {
+  float reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
+  return reciprocal;
 }
 
 }  // namespace lockstep::ops::cuda

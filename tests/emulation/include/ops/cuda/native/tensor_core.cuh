@@ -3,11 +3,14 @@
 // The C++ twin of the file that holds the PTX. It is written from NVIDIA's PTX manual: mma.m16n8k16, ldmatrix, cp.async.
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "cuda_runtime.h"
 #include "emulation/tensor_product.h"
+#include "tensor/bfloat16.h"
 
 namespace lockstep::ops::cuda {
 
@@ -55,10 +58,10 @@ inline void copy_16_async(void* to, const void* from, emulation::Place at = emul
     emulation::copy_later(to, from);
   }
 }
-/// The same, or 16 bytes of zeros.
+/// cp.async with 16 or no bytes to read; the rest is filled with zeros.
 inline void copy_16_async_or_zero(void* to, const void* from, bool there, emulation::Place at = emulation::Place::current()) {
-  alignas(16) static constexpr std::uint32_t zeros[4] = {};
-  copy_16_async(to, there ? from : static_cast<const void*>(zeros), at);
+  alignas(16) static constexpr uint4 zeros{};
+  copy_16_async(to, there ? from : &zeros, at);
 }
 inline void copies_commit() { emulation::commit_copies(); }
 /// Waits until at most `groups` of the caller's groups are open.
@@ -68,5 +71,15 @@ void copies_wait() {
   const void* from = nullptr;
   while (emulation::copy_due(groups, to, from)) *static_cast<uint4*>(to) = *static_cast<const uint4*>(from);
 }
+
+/// cvt.rn.bf16x2.f32: the second number is the upper half.
+inline std::uint32_t pack_bf16(float first, float second) {
+  return static_cast<std::uint32_t>(to_bfloat16(first)) | static_cast<std::uint32_t>(to_bfloat16(second)) << 16U;
+}
+
+inline float without_subnormals(float x) { return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x; }
+/// ex2.approx.ftz and rcp.approx.ftz, which are near these.
+inline float near_two_to(float x) { return without_subnormals(std::exp2(without_subnormals(x))); }
+inline float near_reciprocal(float x) { return without_subnormals(1 / without_subnormals(x)); }
 
 }  // namespace lockstep::ops::cuda
