@@ -52,5 +52,16 @@ TEST(AuditSettings, AGpuIsRefusedWithARemedy) {
   EXPECT_TRUE(std::ranges::none_of(check(config), is_it));
 }
 
+TEST(ServerSettings, AGpuIsRefusedWithARemedy) {
+  RunConfig config;
+  config.train.device = DeviceKind::cuda;
+  config.train.backend = BackendKind::ps;
+  const std::vector<Problem> problems = check(config);
+  const auto found =
+      std::ranges::find_if(problems, [](const Problem& problem) { return problem.message.starts_with("train.device = cuda: "); });
+  ASSERT_NE(found, problems.end());
+  EXPECT_EQ(found->remedy, "train.device=cpu, or train.backend=DDP");
+}
+
 }  // namespace
 }  // namespace lockstep::app

@@ -82,6 +82,12 @@ void check_saves(const RunConfig& config, std::vector<Problem>& problems) {
   refuse(config.checkpoint.copies != CopiesTo::none, "checkpoint.copies = neighbour", "checkpoint.copies=none");
 }
 
+void check_servers_device(const RunConfig& config, std::vector<Problem>& problems) {
+  if (config.train.backend != BackendKind::ps || config.train.device != DeviceKind::cuda) return;
+  problems.push_back({"train.device = cuda: with train.backend = ps servers add in the host's memory, and have none there",
+                      "train.device=cpu, or train.backend=DDP"});
+}
+
 void check_audit(const RunConfig& config, std::vector<Problem>& problems) {
   if (config.train.audit == 0 || config.train.device != DeviceKind::cuda) return;
   problems.push_back({fmt::format("train.audit = {}: checksums of gradients are made of what lies in the host's memory, and "
@@ -254,6 +260,7 @@ std::vector<Problem> check(const RunConfig& config) {
   check_epochs(config, problems);
   check_offload(config, problems);
   check_saves(config, problems);
+  check_servers_device(config, problems);
   check_audit(config, problems);
   check_canonical(config, problems);
   check_kernels(config, problems);

@@ -125,6 +125,7 @@ HostCommunicator::~HostCommunicator() { std::erase(context_.groups, this); }
 
 void HostCommunicator::attach(Stream& stream, Team& team) {
   context_.team = &team;
+  context_.stream = &stream;
   stream.add_progress([&context = context_] { context.progress(); });
 }
 
@@ -136,7 +137,7 @@ void HostCommunicator::abort(const std::string& reason) const {
 Request HostCommunicator::issue(const Operation& operation) {
   if (context_.roll.aborted()) throw RunAborted(context_.roll.reason());
   if (context_.staging == nullptr) return start(operation);
-  return context_.staging->issue(operation, rank_, context_.team, [this](const Operation& shared) { return start(shared); });
+  return context_.staging->issue(operation, rank_, context_, [this](const Operation& shared) { return start(shared); });
 }
 
 Request HostCommunicator::start(const Operation& operation) {

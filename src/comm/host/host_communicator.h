@@ -26,7 +26,9 @@ class HostCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return board_.ranks(); }
   void attach(Stream& stream, Team& team) override;
-  MemorySource& window(MemorySource& usual) override { return context_.window != nullptr ? *context_.window : usual; }
+  MemorySource& window(MemorySource& usual) override {
+    return context_.window != nullptr && usual.device().is_host() ? *context_.window : usual;
+  }
 
   /// Does what can be done now.
   void progress();

@@ -28,8 +28,9 @@ struct Rank {
   double longest_move = std::numeric_limits<double>::infinity();
   bool crowded = false;  ///< more ranks than cores: spinning would keep others from working
   Team* team = nullptr;
+  Stream* stream = nullptr;               ///< of the memory of a device
   MemorySource* window = nullptr;         ///< the memory that the ranks share; none: every memory
-  Staging* staging = nullptr;             ///< for the memory that they do not share
+  Staging* staging = nullptr;             ///< for the memory that they do not share; none: they share every memory
   std::function<void()> look_after = {};  ///< while others are waited for: a rank that is no more ends the run, noexcept
   std::vector<HostCommunicator*> groups = {};
 

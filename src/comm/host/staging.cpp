@@ -4,6 +4,8 @@
 #include <bit>
 
 #include "comm/host/moves.h"
+#include "comm/host/rank.h"
+#include "device/stream.h"
 
 namespace lockstep::comm::host {
 namespace {
@@ -28,6 +30,11 @@ bool others_read(const Operation& operation, int rank) {
   }
 }
 
+// The rank reads it itself too, or does so alone.
+bool is_read(const Operation& operation, int rank) {
+  return operation.kind == Collective::gather || others_read(operation, rank);
+}
+
 // Others write what this rank gets.
 bool others_write(const Operation& operation, int rank) {
   switch (operation.kind) {
@@ -41,10 +48,30 @@ bool others_write(const Operation& operation, int rank) {
   }
 }
 
+// The rank writes it itself too, or does so alone.
+bool is_written(const Operation& operation, int rank) {
+  switch (operation.kind) {
+    case Collective::send:
+    case Collective::barrier:
+      return false;
+    case Collective::broadcast:
+      return operation.root != rank;
+    case Collective::reduce:
+    case Collective::gather:
+      return operation.root == rank;
+    default:
+      return true;
+  }
+}
+
+bool on_device(const Tensor& tensor) { return !tensor.device.is_host(); }
+
 std::size_t class_of(std::size_t bytes) { return static_cast<std::size_t>(std::bit_width(std::max(bytes, least_block) - 1)); }
 
-void copy_bytes(Team* team, std::byte* to, const std::byte* from, std::size_t bytes) {
-  copy(team, to, from, static_cast<std::int64_t>(bytes));
+void copy_bytes(const Rank& context, std::byte* to, const std::byte* from, const Tensor& of) {
+  if (!on_device(of)) return copy(context.team, to, from, static_cast<std::int64_t>(of.bytes()));
+  context.stream->copy(to, from, of.bytes());
+  context.stream->synchronize();
 }
 
 }  // namespace
@@ -89,7 +116,7 @@ void StagingPool::give_back(Block block) {
 /// An operation on buffers of the pool.
 class Staging::Pending final : public Request::Pending {
  public:
-  Pending(Staging& staging, Team* team) : staging_(staging), team_(team) {}
+  Pending(Staging& staging, const Rank& context) : staging_(staging), context_(context) {}
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
 
@@ -101,14 +128,15 @@ class Staging::Pending final : public Request::Pending {
 
   void begin(Operation operation, int rank, const std::function<Request(const Operation&)>& start) {
     const bool one_buffer = operation.in.data == operation.out.data;
-    if (others_read(operation, rank) && staging_.hidden(operation.in)) {
+    const bool gets = staging_.copies_out(operation, rank);
+    if (staging_.copies_in(operation, rank)) {
       given_ = staging_.pool_.take(operation.in.bytes());
-      copy_bytes(team_, given_.data, operation.in.data, operation.in.bytes());
+      copy_bytes(context_, given_.data, operation.in.data, operation.in);
       operation.in.data = given_.data;
     }
-    if (others_write(operation, rank) && staging_.hidden(operation.out)) {
+    if (gets) {
       to_ = operation.out;
-      const bool in_place = one_buffer && given_.data != nullptr;
+      const bool in_place = one_buffer && given_.data != nullptr && operation.in.bytes() >= operation.out.bytes();
       if (!in_place) got_ = staging_.pool_.take(operation.out.bytes());
       operation.out.data = in_place ? given_.data : got_.data;
       from_ = operation.out.data;
@@ -128,25 +156,34 @@ class Staging::Pending final : public Request::Pending {
 
  private:
   void hand_over() {
-    if (to_) copy_bytes(team_, to_.data, from_, to_.bytes());
+    if (to_) copy_bytes(context_, to_.data, from_, to_);
     to_ = {};
   }
 
   Staging& staging_;
-  Team* team_;
+  const Rank& context_;
   Request request_;
   StagingPool::Block given_, got_;
   Tensor to_;
   const std::byte* from_ = nullptr;
 };
 
-bool Staging::hidden(const Tensor& tensor) const { return tensor && tensor.bytes() > 0 && memory_.token(tensor.data) == 0; }
+bool Staging::copies_in(const Operation& operation, int rank) const {
+  const Tensor& in = operation.in;
+  if (!in || in.bytes() == 0) return false;
+  return on_device(in) ? is_read(operation, rank) : others_read(operation, rank) && memory_.token(in.data) == 0;
+}
 
-Request Staging::issue(const Operation& operation, int rank, Team* team, const std::function<Request(const Operation&)>& start) {
-  const bool gives = others_read(operation, rank) && hidden(operation.in);
-  const bool gets = others_write(operation, rank) && hidden(operation.out);
-  if (!gives && !gets) return start(operation);
-  auto pending = std::make_unique<Pending>(*this, team);
+bool Staging::copies_out(const Operation& operation, int rank) const {
+  const Tensor& out = operation.out;
+  if (!out || out.bytes() == 0) return false;
+  return on_device(out) ? is_written(operation, rank) : others_write(operation, rank) && memory_.token(out.data) == 0;
+}
+
+Request Staging::issue(const Operation& operation, int rank, const Rank& context,
+                       const std::function<Request(const Operation&)>& start) {
+  if (!copies_in(operation, rank) && !copies_out(operation, rank)) return start(operation);
+  auto pending = std::make_unique<Pending>(*this, context);
   pending->begin(operation, rank, start);
   return Request(std::move(pending));
 }

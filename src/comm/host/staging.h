@@ -1,8 +1,9 @@
 #pragma once
 
 // Where not every memory is shared, operations on memory that the other ranks do not see go through buffers that they do: what is
-// given is copied when the operation begins, what is got when its request ends. Buffers that only their own rank touches (what a
-// broadcast or a gather brings) stay where they are.
+// given is copied when the operation begins, what is got when its request ends. Host buffers that only their own rank touches
+// (what a broadcast or a gather brings) stay where they are. The memory of a device no rank sees, not even its own: what it
+// computed is waited for before it is given.
 
 #include <array>
 #include <functional>
@@ -12,11 +13,9 @@
 #include "comm/request.h"
 #include "device/memory.h"
 
-namespace lockstep {
-class Team;
-}
-
 namespace lockstep::comm::host {
+
+struct Rank;
 
 /// Shared buffers, used again and again: of small ones as many as were ever under way, of large ones no smaller ones when a
 /// larger one is made.
@@ -48,12 +47,15 @@ class Staging {
   /// `memory` tells what is shared and `shared` hands more of it out; both outlive this.
   Staging(const SharedMemory& memory, MemorySource& shared) : memory_(memory), pool_(shared) {}
 
-  /// The operation of member `rank` of a group, begun by `start` on buffers that the others see. This outlives the request.
-  Request issue(const Operation& operation, int rank, Team* team, const std::function<Request(const Operation&)>& start);
+  /// The operation of member `rank` of a group of `context`, begun by `start` on buffers that the others see. This and `context`
+  /// outlive the request.
+  Request issue(const Operation& operation, int rank, const Rank& context, const std::function<Request(const Operation&)>& start);
 
  private:
   class Pending;
-  bool hidden(const Tensor& tensor) const;
+  /// Whether what this member gives, or gets, is copied.
+  bool copies_in(const Operation& operation, int rank) const;
+  bool copies_out(const Operation& operation, int rank) const;
 
   const SharedMemory& memory_;
   StagingPool pool_;

@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "comm/errors.h"
 #include "comm/host/host_communicator.h"
+#include "comm/host/staging.h"
 #include "device/memory.h"
 
 namespace lockstep::comm {
@@ -71,7 +72,9 @@ class ThreadWorld {
   }
 
   void run_rank(int rank, const std::function<void(Communicator&)>& body) noexcept {
-    host::Rank context{.number = rank, .roll = roll_, .memory = memory_, .timeout = options_.timeout, .crowded = crowded_};
+    host::Staging staging(memory_, host_memory());
+    host::Rank context{
+        .number = rank, .roll = roll_, .memory = memory_, .timeout = options_.timeout, .crowded = crowded_, .staging = &staging};
     try {
       host::HostCommunicator world(context, "world", board_, members_, rank);
       body(world);

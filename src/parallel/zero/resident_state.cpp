@@ -4,17 +4,27 @@
 #include <limits>
 
 #include "base/error.h"
+#include "device/memory.h"
 #include "io/checksum.h"
 
 namespace lockstep::parallel {
 
-void StateHash::add(const Tensor& tensor) {
-  hash_ = hash_ * 31 + io::checksum({tensor.data, tensor.bytes()}, size_of(tensor.dtype), 0);
+std::uint64_t StateHash::checksum(const Tensor& tensor, std::int64_t first) {
+  const std::byte* data = tensor.data;
+  Memory brought;
+  if (tensor && !tensor.device.is_host()) {
+    ensure(stream_ != nullptr, "what a device has is hashed with its stream");
+    brought = host_memory().allocate(tensor.bytes());
+    stream_->copy(brought.data(), tensor.data, tensor.bytes());
+    stream_->synchronize();
+    data = brought.data();
+  }
+  return io::checksum({data, tensor.bytes()}, size_of(tensor.dtype), static_cast<std::uint64_t>(first));
 }
 
-void StateHash::add_part(const Tensor& tensor, std::int64_t first) {
-  hash_ += io::checksum({tensor.data, tensor.bytes()}, size_of(tensor.dtype), static_cast<std::uint64_t>(first));
-}
+void StateHash::add(const Tensor& tensor) { hash_ = hash_ * 31 + checksum(tensor, 0); }
+
+void StateHash::add_part(const Tensor& tensor, std::int64_t first) { hash_ += checksum(tensor, first); }
 
 void StateHash::demand_alike(comm::Communicator& group, bool compared) const {
   const auto number = static_cast<std::int64_t>(hash_);
@@ -133,7 +143,7 @@ void ResidentState::gather() {
 
 void ResidentState::check_copies() {
   if (group_.size() == 1) return;
-  StateHash hash;
+  StateHash hash(stream_);
   for_each_copy(false, [&](const Tensor& tensor) { hash.add(tensor); });
   std::int64_t made = updates();
   hash.add(view(std::span(&made, 1), Shape{1}));

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "comm/communicator.h"
+#include "device/stream.h"
 #include "layout/state_cut.h"
 #include "parallel/gradient_store.h"
 #include "parallel/parameter_store.h"
@@ -17,6 +18,8 @@ namespace lockstep::parallel {
 /// A hash of tensors, one behind the other, by which ranks compare what they have.
 class StateHash {
  public:
+  /// `stream`: of the device that has the tensors, from which each is brought; null: the host has them. It outlives this.
+  explicit StateHash(Stream* stream = nullptr) : stream_(stream) {}
   void add(const Tensor& tensor);
   /// Of what ranks may hold in different parts: the part begins at element `first` of all. In any order, and without add().
   void add_part(const Tensor& tensor, std::int64_t first);
@@ -24,6 +27,9 @@ class StateHash {
   void demand_alike(comm::Communicator& group, bool compared = true) const;
 
  private:
+  std::uint64_t checksum(const Tensor& tensor, std::int64_t first);
+
+  Stream* stream_;
   std::uint64_t hash_ = 0;
 };
 /// Every rank of `group` takes rank 0's tensors; they are compared. Collective.
@@ -46,6 +52,7 @@ struct ResidentParts {
   const SlotMemory& slots;
   comm::Communicator& group;  ///< the ranks with the same part of the state
   layout::StateCut cut;       ///< as the stores and slots are cut
+  Stream* stream = nullptr;   ///< of the device that has them; null: the host has
 };
 
 class ResidentState : public TrainingState {
@@ -67,7 +74,8 @@ class ResidentState : public TrainingState {
         slots_(parts.slots),
         group_(parts.group),
         cut_(parts.cut),
-        slots_on_(SlotsOn::all_ranks) {}
+        slots_on_(SlotsOn::all_ranks),
+        stream_(parts.stream) {}
 
   const std::vector<layout::Unit>& units() const override { return parameters_.units(); }
   const std::vector<std::string>& slots() const override { return slots_.names; }
@@ -114,6 +122,7 @@ class ResidentState : public TrainingState {
   comm::Communicator& group_;
   layout::StateCut cut_;
   SlotsOn slots_on_;
+  Stream* stream_ = nullptr;
 };
 
 }  // namespace lockstep::parallel

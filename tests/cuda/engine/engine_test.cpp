@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/thread/thread_world.h"
 #include "device/choose_device.h"
 #include "support/whole_run.h"
 
@@ -51,6 +52,22 @@ TEST(CudaEngine, RanksMayBeThreads) {
   }
   for (std::thread& rank : ranks) rank.join();
   EXPECT_EQ(same, 3);
+}
+
+// A step's collectives are in tests of verify; here is what ranks compare and take from each other between steps.
+TEST(CudaEngine, RanksOfOneWorldStartAlike) {
+  comm::run_ranks(2, {.timeout = 60, .threads = 1}, [](comm::Communicator& world) {
+    Machine gpu = gpu_of(1);
+    world.attach(*gpu.stream, gpu.runtime->team());
+    train::EngineConfig config = tiny_config(tiny_model());
+    config.seed = 7U + static_cast<std::uint64_t>(world.rank());
+    RankEngine engine(config, *gpu.runtime, *gpu.ops, world);
+    engine.commit();
+    engine.initialise();
+    EXPECT_THROW(engine.check_state(), SystemError);
+    engine.state().distribute(0);
+    engine.check_state();
+  });
 }
 
 }  // namespace
