@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text/lower.h"
 #include "planner/peaks.h"
 
 namespace lockstep::planner {
@@ -90,6 +91,20 @@ const Machine* find_machine(std::string_view name) {
     if (spelled == other) spelled = preset;
   const auto found = std::ranges::find(machine_presets(), spelled, &Machine::name);
   return found == machine_presets().end() ? nullptr : &*found;
+}
+
+const Machine* machine_with(std::string_view gpu) {
+  const std::string name = lower(gpu);
+  const Machine* found = nullptr;
+  for (const Machine& machine : machine_presets()) {
+    bool all = true;
+    for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+      end = machine.name.find('-', begin);
+      all = all && name.find(machine.name.substr(begin, end - begin)) != std::string::npos;
+    }
+    if (all && (found == nullptr || machine.name.size() > found->name.size())) found = &machine;
+  }
+  return found;
 }
 
 double Machine::product_rate(double element_bytes) const {

@@ -49,6 +49,8 @@ struct Machine {
 std::span<const Machine> machine_presets();
 /// Null: there is none of the name.
 const Machine* find_machine(std::string_view name);
+/// The preset whose name's words are all in a GPU's, the longest: "NVIDIA A100-SXM4-40GB" is a100-40gb. Null: none.
+const Machine* machine_with(std::string_view gpu);
 
 /// What each of `devices` on a node gets where they share what its devices have now, as ranks share the cores of a host. Between
 /// them data moves as before.

@@ -3,6 +3,7 @@
 #include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "device/cuda/cuda_runtime.h"
 #include "io/file.h"
 #include "lab/step/step_shapes.h"
 #include "support/temp_folder.h"
@@ -53,6 +54,15 @@ TEST(Bench, BadOptionsAreRefused) {
   EXPECT_NE(error_of({"gemm", "--rounds", "0"}).find("at least 1"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--dtype", "fp16"}).find("'fp16' is not one of fp32|float32|bf16|bfloat16"), std::string::npos);
   EXPECT_NE(error_of({"rate", "--seconds", "0"}).find("--seconds 0: must be above 0"), std::string::npos);
+}
+
+TEST(Bench, AGpuIsRefusedByABuildWithoutCuda) {
+  if (cuda::is_built()) GTEST_SKIP() << "this build has CUDA";
+  EXPECT_NE(error_of({"step", "--device", "tpu"}).find("'tpu' is not one of cpu|cuda"), std::string::npos);
+  EXPECT_EQ(
+      error_of({"step", "--shape", "seed:64x1024", "--device", "cuda", "--dtype", "bf16"}),
+      "--device cuda: this program was built without CUDA\n  -> make cuda builds one that has it; --device cpu computes on the "
+      "processor");
 }
 
 TEST(Bench, RanksOfScalingAreOnesThatThereCanBe) {

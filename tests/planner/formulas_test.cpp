@@ -32,6 +32,17 @@ TEST(Peaks, AreThePublishedOnes) {
     EXPECT_EQ(machine.peak_flops, peak_from(machine.name.substr(0, machine.name.find('-'))).value_or(0) * 1e12) << machine.name;
 }
 
+TEST(Machines, AreFoundByTheNamesOfTheirGpus) {
+  const auto preset_of = [](const char* gpu) {
+    const Machine* machine = machine_with(gpu);
+    return machine != nullptr ? machine->name : "none";
+  };
+  EXPECT_EQ(preset_of("NVIDIA H100 80GB HBM3"), "h100");
+  EXPECT_EQ(preset_of("NVIDIA A100-SXM4-40GB"), "a100-40gb");
+  EXPECT_EQ(preset_of("NVIDIA A100-SXM4-80GB"), "a100");
+  EXPECT_EQ(preset_of("Emulated GPU"), "none");
+}
+
 // IDEFICS-80B on 512 devices.
 TEST(Network, OfAn80BillionModelIsThePublishedOne) {
   NetworkQuestion question{

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "app/cli/commands.h"
+#include "app/gpu/device_option.h"
 #include "io/file.h"
 #include "ops/cpu/options.h"
 
@@ -31,6 +32,8 @@ void BenchLine::ask_threads() { option("--threads", threads_, "N", "of each rank
 
 void BenchLine::ask_isa() { option("--isa", isa_, "auto|avx2|avx512|avx512_bf16", "instruction set"); }
 
+void BenchLine::ask_device() { choice("--device", device_, {"cpu", "cuda"}, "what computes"); }
+
 void BenchLine::ask_dtype(const std::string& whose) { choice("--dtype", dtype_, dtype_spellings(), "type " + whose); }
 
 void BenchLine::ask_folder() {
@@ -48,15 +51,17 @@ void BenchLine::ask_seconds(double& seconds, std::string meaning) {
 }
 
 RankOptions BenchLine::rank_options() const {
-  return {.ranks = asks_ranks_ ? ranks().to_start : 1, .threads = threads_, .isa = ops::isa_from_name(isa_)};
+  return {.ranks = asks_ranks_ ? ranks().to_start : 1, .threads = threads_, .isa = ops::isa_from_name(isa_), .device = device_};
 }
 
 Answer BenchLine::on_ranks(const RankOptions& ranks, const std::function<Answer(Session&)>& measure) {
   check();
   Answer answer;
-  run_on_ranks(ranks, [&](Session& session) {
-    Answer own = measure(session);
-    if (session.lead()) answer = std::move(own);
+  tell_of_device_option([&] {
+    run_on_ranks(ranks, [&](Session& session) {
+      Answer own = measure(session);
+      if (session.lead()) answer = std::move(own);
+    });
   });
   return answer;
 }

@@ -45,6 +45,8 @@ class BenchLine : public AnswerLine {
   void ask_threads();
   /// --isa, an instruction set.
   void ask_isa();
+  /// --device.
+  void ask_device();
   /// --dtype, fp32 or bf16; `meaning`: whose type.
   void ask_dtype(const std::string& whose);
   /// --folder of the disk that is measured.
@@ -64,6 +66,7 @@ class BenchLine : public AnswerLine {
   const lab::StepShape& shape() const { return lab::step_shape(shape_); }
   /// Throws UserError for an unknown instruction set.
   RankOptions rank_options() const;
+  bool on_gpu() const { return device_ == "cuda"; }
   DType dtype() const { return dtype_from_spelling(dtype_); }
   RankCount ranks() const { return rank_count(ranks_); }
   const std::string& folder() const { return folder_; }
@@ -77,7 +80,7 @@ class BenchLine : public AnswerLine {
  private:
   std::string name_;
   Arguments arguments_;
-  std::string shape_, isa_ = "auto", dtype_ = "fp32", folder_ = ".";
+  std::string shape_, isa_ = "auto", device_ = "cpu", dtype_ = "fp32", folder_ = ".";
   std::optional<std::int64_t> ranks_;
   std::int64_t threads_ = 0;
   bool asks_ranks_ = false;

@@ -4,8 +4,8 @@
 
 #include "app/bench/bench.h"
 #include "app/cli/build_info.h"
+#include "app/gpu/device_option.h"
 #include "app/start/layout_option.h"
-#include "lab/machine.h"
 #include "lab/step/bench_step.h"
 
 namespace lockstep::app {
@@ -19,6 +19,7 @@ struct StepAsked {
 
 bool read_step(BenchLine& line, StepAsked& asked) {
   line.ask_shape();
+  line.ask_device();
   line.ask_dtype("of weights and activations; bf16 has fp32 master weights");
   asked.layout.declare(line,
                        "how ranks share the training, in the words of lockstep verify --help: dp=2,tp=2,zero=1; without the "
@@ -28,7 +29,8 @@ bool read_step(BenchLine& line, StepAsked& asked) {
   line.ask_isa();
   line.count("--steps", asked.bench.steps, "N", "timed steps, behind 2 to warm up (at least 3 are timed)");
   line.ask_seconds(asked.bench.seconds, "begin no further step after so long");
-  line.flag("--no-floor", asked.no_floor, "leave out the floor, which takes 5 to 20 s to measure");
+  line.flag("--no-floor", asked.no_floor,
+            "leave out the floor, which takes 5 to 20 s to measure; a GPU has none: no other library is timed there");
   line.flag("--details", asked.details, "every kind of kernel and every product, with its rate");
   if (!line.read()) return false;
   asked.bench.weights = {.type = line.dtype()};
@@ -48,9 +50,10 @@ std::optional<Answer> run_step(BenchLine& line) {
     lab::StepBenchOptions options = asked.bench;
     options.observed_ops = [&](ops::OpObserver& observer) { return session.make_ops(&observer); };
     lab::StepReport report = lab::bench_step(shape, options, session.runtime(), session.ops(), session.world());
-    report.peak_flops = lab::fma_peak(session.team()) * session.world().size();
+    const bool comparable = !line.on_gpu() || options.weights.type == DType::bf16;
+    report.peak_flops = comparable ? peak_flops(session.runtime()) * session.world().size() : 0;
     if (!session.lead()) return Answer();
-    if (!asked.no_floor && session.world().size() == 1)
+    if (!asked.no_floor && !line.on_gpu() && session.world().size() == 1)
       report.floor = lab::measure_floor(shape, options.weights, session.runtime(), session.isa());
     return answer_of(report, asked.details);
   });

@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <string_view>
 
 #include "app/gpu/certificate.h"
-#include "base/text/lower.h"
+#include "app/gpu/device_option.h"
 #include "device/cuda/cuda_runtime.h"
 #include "lab/kernels/kernel_rates.h"
 #include "ops/open_ops.h"
@@ -29,21 +28,6 @@ struct Opened {
   std::unique_ptr<Stream> stream;
   std::unique_ptr<ops::Ops> ops;
 };
-
-/// The preset whose name's words are all in the GPU's: the longest. "NVIDIA A100-SXM4-40GB": a100-40gb.
-const planner::Machine* preset_of(const std::string& gpu) {
-  const std::string name = lower(gpu);
-  const planner::Machine* found = nullptr;
-  for (const planner::Machine& machine : planner::machine_presets()) {
-    bool all = true;
-    for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
-      end = machine.name.find('-', begin);
-      all = all && name.find(machine.name.substr(begin, end - begin)) != std::string::npos;
-    }
-    if (all && (found == nullptr || machine.name.size() > found->name.size())) found = &machine;
-  }
-  return found;
-}
 
 std::string outcome(const lab::KernelTrial& trial) {
   if (!trial.error.empty()) return trial.error;
@@ -80,20 +64,6 @@ Table table_of_rates(const std::vector<lab::KernelRate>& rates, const planner::M
   return table;
 }
 
-/// Opened, or why not in the words of this command.
-Opened open_gpu() {
-  try {
-    return {{DeviceKind::cuda, 0}, ops::Bf16Order::automatic};
-  } catch (const UserError& error) {
-    std::vector<Problem> problems = error.problems();
-    constexpr std::string_view setting = "train.device=cuda";
-    for (Problem& problem : problems) {
-      if (problem.message.starts_with(setting)) problem.message.replace(0, setting.size(), "--device cuda");
-    }
-    throw UserError(std::move(problems));
-  }
-}
-
 std::vector<lab::KernelTrial> all_trials() {
   std::vector<lab::KernelTrial> trials;
   const auto nobody = [](const lab::KernelTrial&) {};
@@ -109,7 +79,9 @@ std::vector<lab::KernelTrial> all_trials() {
 }  // namespace
 
 int examine_gpu(AnswerLine& line) {
-  const Opened gpu = open_gpu();
+  std::optional<Opened> opened;
+  tell_of_device_option([&] { opened.emplace(Device{DeviceKind::cuda, 0}, ops::Bf16Order::automatic); });
+  const Opened& gpu = *opened;
   GpuCertificate certificate{.of = kernels_of_gpu(0),
                              .date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::chrono::system_clock::now())),
                              .trials = 0,
@@ -124,7 +96,7 @@ int examine_gpu(AnswerLine& line) {
   }
   answer.table("trials", table_of_trials(trials));
   answer.say("\n");
-  answer.table("rates", table_of_rates(lab::measure_kernels(gpu.machine()), preset_of(certificate.of.gpu)));
+  answer.table("rates", table_of_rates(lab::measure_kernels(gpu.machine()), planner::machine_with(certificate.of.gpu)));
   write_certificate(certificate);
   const bool right = certificate.wrong.empty();
   answer.say(fmt::format("\n{}\ncertificate  {}\n",

@@ -11,6 +11,7 @@
 #include "app/folder/folder_owner.h"
 #include "app/folder/run_folder.h"
 #include "app/folder/run_record.h"
+#include "app/gpu/device_option.h"
 #include "app/plan/machine_file.h"
 #include "app/settings/run_layout.h"
 #include "app/start/assemble.h"
@@ -37,7 +38,6 @@
 #include "data/prepare/dataset.h"
 #include "device/choose_device.h"
 #include "io/appended_file.h"
-#include "lab/machine.h"
 #include "train/evaluator.h"
 #include "train/report/book_lines.h"
 #include "train/report/drill_fault.h"
@@ -84,7 +84,7 @@ train::TrainerOptions trainer_options(const Run& run, const Steps& steps) {
   train::TrainerOptions options = trainer_options_of(config, steps.all, run.settings().plan.dp);
   options.sample_ends = sample_ends(run.corpus, run.published, run.settings().model.vocabulary, run.log);
   options.steps_per_epoch = steps.per_epoch;
-  if (!config.train.peak_tflops) options.peak_flops = lab::fma_peak(run.session.team());
+  if (const double peak = config.train.peak_tflops ? 0 : peak_flops(run.session.runtime()); peak > 0) options.peak_flops = peak;
   options.folder = run.folder.path();
   options.started = run.call.started;
   options.run = carried(config, run.name, run.corpus, run.published, run.identity);

@@ -69,6 +69,7 @@ void add(train::ListSeconds& sums, const train::ListSeconds& list, double share)
 void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& runtime, comm::Communicator& world) {
   OpAccount account;
   const std::unique_ptr<ops::Ops> ops = options.observed_ops(account);
+  if (!runtime.device().is_host()) account.wait_for(ops->stream());
   StepTraining training(report.shape, runtime, *ops, world, {report.layout, options.weights});
   train::StepResult result = training.step();
   const auto affordable = static_cast<std::int64_t>(2 / report.median_seconds());
@@ -120,6 +121,7 @@ StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, R
   if (std::vector<Problem> problems = check(report.shape, report.layout, report.ranks); !problems.empty())
     throw UserError(std::move(problems));
   report.bubble = bubble_of(report.layout.plan);
+  if (!runtime.device().is_host()) report.gpu = runtime.description();
   report.threads = runtime.team().size() * world.size();
   report.flops_per_token = arch::training_flops_per_token(model_of(shape), shape.positions);
   time_steps(report, options, runtime, ops, world);

@@ -48,9 +48,10 @@ struct StepReport {
   std::int64_t memory_bytes = 0;      ///< of all of it, kernels' too
   int ranks = 1;
   int threads = 0;              ///< of all ranks
+  std::string gpu = {};         ///< that computes; empty: the processor does
   std::vector<double> seconds;  ///< of each timed step
   double flops_per_token = 0;
-  double peak_flops = 0;              ///< of the team, to compare with; 0: not known; the caller measures it
+  double peak_flops = 0;              ///< of all ranks, to compare with; 0: not known; the caller knows it
   double first_step_seconds = 0;      ///< the first step alone
   double first_step_after_start = 0;  ///< from the start of the process to its end
   double first_loss = 0, last_loss = 0;

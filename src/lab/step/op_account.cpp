@@ -1,6 +1,7 @@
 #include "lab/step/op_account.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/timer.h"
@@ -50,10 +51,16 @@ void OpAccount::begin(const ops::OpCall& call) {
     };
     product_ = place_of(products_, is_product, {role, call.m, call.n, call.k});
   }
+  if (stream_ != nullptr) stream_->synchronize();
   start_ = now_seconds();
 }
 
 void OpAccount::end(const ops::OpCall& call) noexcept {
+  try {
+    if (stream_ != nullptr) stream_->synchronize();
+  } catch (const std::exception&) {  // whoever uses the stream next is told again
+    return;
+  }
   const double seconds = now_seconds() - start_;
   ops_[op_].seconds += seconds;
   ++ops_[op_].calls;

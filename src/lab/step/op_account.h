@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/stream.h"
 #include "lab/step/step_products.h"
 #include "ops/op_scope.h"
 
@@ -34,6 +35,8 @@ struct ProductTime {
 
 class OpAccount final : public ops::OpObserver {
  public:
+  /// From now on each op begins when what was issued on `stream` is done, and ends when it is itself. The stream outlives this.
+  void wait_for(Stream& stream) { stream_ = &stream; }
   void begin(const ops::OpCall& call) override;
   void end(const ops::OpCall& call) noexcept override;
 
@@ -50,6 +53,7 @@ class OpAccount final : public ops::OpObserver {
   // Of the call under way: where it is entered, and when it began.
   std::size_t op_ = 0, product_ = 0;
   double start_ = 0;
+  Stream* stream_ = nullptr;
 };
 
 }  // namespace lockstep::lab

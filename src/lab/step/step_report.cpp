@@ -37,7 +37,8 @@ void tell_account(const StepReport& report, Answer& answer) {
   }
   table.row({"  together", report.account_seconds, 1.0});
   answer.table("", table);
-  answer.say(fmt::format("({} further steps, their ops timed)\n", report.account_steps));
+  answer.say(fmt::format("({} further steps, their ops timed{})\n", report.account_steps,
+                         report.gpu.empty() ? "" : "; each op is waited for, so that these steps are longer"));
 }
 
 void tell_ops(const StepReport& report, Answer& answer) {
@@ -98,16 +99,16 @@ void tell_ranks(const StepReport& report, Answer& answer) {
 std::string summary_of(const StepReport& report) {
   const double gflops = 1e-9 * report.flops_per_token * report.tokens_per_second();
   const std::string ranks = report.ranks == 1 ? "" : fmt::format("{} ranks with together ", report.ranks);
-  std::string text =
-      fmt::format("{}: {} layers, {} heads, width {}, vocabulary {}, {} x {} tokens, {}, {}{} thread{}\n", report.shape.name,
-                  report.shape.layers, report.shape.heads, report.shape.width, report.shape.vocabulary, report.shape.samples,
-                  report.shape.positions, type_of(report), ranks, report.threads, report.threads == 1 ? "" : "s");
+  std::string text = fmt::format("{}: {} layers, {} heads, width {}, vocabulary {}, {} x {} tokens, {}, {}{} thread{}{}\n",
+                                 report.shape.name, report.shape.layers, report.shape.heads, report.shape.width,
+                                 report.shape.vocabulary, report.shape.samples, report.shape.positions, type_of(report), ranks,
+                                 report.threads, report.threads == 1 ? "" : "s", report.gpu.empty() ? "" : " and " + report.gpu);
   text += fmt::format("tokens/s     {:.1f} median, {:.1f} best of {} steps\n", report.tokens_per_second(),
                       best_tokens_per_second(report), report.seconds.size());
   text += fmt::format("GF/s         {:.1f} (6 N + 12 L C T a token)", gflops);
   if (report.peak_flops > 0) {
-    text +=
-        fmt::format(", {:.0f} % of {:.1f}, the multiply-add peak", 100e9 * gflops / report.peak_flops, 1e-9 * report.peak_flops);
+    text += fmt::format(", {:.0f} % of {:.1f}, the {}", 100e9 * gflops / report.peak_flops, 1e-9 * report.peak_flops,
+                        report.gpu.empty() ? "multiply-add peak" : "datasheet's peak");
   }
   text += fmt::format("\nstep         {}", format_seconds(report.median_seconds()));
   if (report.floor) {
@@ -160,7 +161,7 @@ Json::Object members_of(const StepReport& report) {
           {"first_loss", rounded(report.first_loss, 4)},
           {"last_loss", rounded(report.last_loss, 4)},
           {"peak_mib", report.peak_mib},
-          {"device_peak_mib", 0},
+          {"device_peak_mib", report.gpu.empty() ? 0 : report.memory_bytes >> 20},
           {"exposed_s", rounded(report.exposed_seconds, 6)},
           {"floor_ratio", ratio ? Json(rounded(*ratio, 4)) : Json()},
           {"layout", name_of(report.layout, bench_defaults)},

@@ -11,15 +11,19 @@
 namespace lockstep::lab {
 namespace {
 
-constexpr std::array<StepShape, 9> shapes{{{"tiny", 4, 4, 128, 65, 12, 64},
-                                           {"char-12x64", 6, 6, 384, 65, 12, 64},
-                                           {"char", 6, 6, 384, 65, 64, 256},
-                                           {"gpt2:4x64", 12, 12, 768, 50304, 4, 64},
-                                           {"gpt2:8x256", 12, 12, 768, 50304, 8, 256},
-                                           {"gpt2:1x1024", 12, 12, 768, 50304, 1, 1024},
-                                           {"gpt2:4x1024", 12, 12, 768, 50304, 4, 1024},
-                                           {"llama:4x64", 12, 12, 768, 50304, 4, 64, true},
-                                           {"llama:1x1024", 12, 12, 768, 50304, 1, 1024, true}}};
+constexpr std::array<StepShape, 13> shapes{{{"tiny", 4, 4, 128, 65, 12, 64},
+                                            {"char-12x64", 6, 6, 384, 65, 12, 64},
+                                            {"char", 6, 6, 384, 65, 64, 256},
+                                            {"gpt2:4x64", 12, 12, 768, 50304, 4, 64},
+                                            {"gpt2:8x256", 12, 12, 768, 50304, 8, 256},
+                                            {"gpt2:1x1024", 12, 12, 768, 50304, 1, 1024},
+                                            {"gpt2:4x1024", 12, 12, 768, 50304, 4, 1024},
+                                            {"llama:4x64", 12, 12, 768, 50304, 4, 64, true},
+                                            {"llama:1x1024", 12, 12, 768, 50304, 1, 1024, true},
+                                            {"seed:64x1024", 12, 12, 768, 65, 64, 1024},
+                                            {"gpt2:64x1024", 12, 12, 768, 50304, 64, 1024},
+                                            {"gpt2-xl:4x1024", 48, 25, 1600, 50304, 4, 1024},
+                                            {"llama1b:4x4096", 16, 32, 2048, 128256, 4, 4096, true, 8, 8192}}};
 
 // A large vocabulary's logits exist for so many tokens at a time.
 constexpr std::int64_t head_chunk = 256;
@@ -43,11 +47,12 @@ const StepShape& step_shape(std::string_view name) {
 arch::ModelConfig model_of(const StepShape& shape) {
   arch::ModelConfig config;
   config.layers = shape.layers;
-  config.heads = config.kv_heads = shape.heads;
+  config.heads = shape.heads;
+  config.kv_heads = shape.kv_heads > 0 ? shape.kv_heads : shape.heads;
   config.width = shape.width;
   config.head_size = shape.width / shape.heads;
   config.gated = shape.llama;
-  config.ffn_width = arch::usual_ffn_width(shape.width, shape.llama);
+  config.ffn_width = shape.ffn_width > 0 ? shape.ffn_width : arch::usual_ffn_width(shape.width, shape.llama);
   config.block_size = shape.positions;
   config.vocabulary = shape.vocabulary;
   if (shape.llama) {

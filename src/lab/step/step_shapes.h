@@ -1,7 +1,8 @@
 #pragma once
 
 // The shapes that every bench times, the one table of them: the models of nanoGPT and llm.c at the sizes that people train
-// without a GPU, and a Llama of GPT-2's size. And the products that their training steps consist of.
+// without a GPU, a Llama of GPT-2's size, and a few that a GPU needs to be busy. And the products that their training steps
+// consist of.
 
 #include <cstdint>
 #include <string>
@@ -16,14 +17,16 @@ struct StepShape {
   std::string_view name;
   std::int64_t layers = 0, heads = 0, width = 0, vocabulary = 0, samples = 0, positions = 0;
   bool llama = false;
+  std::int64_t kv_heads = 0, ffn_width = 0;  ///< 0: as many as heads, and the usual one
   std::int64_t tokens() const { return samples * positions; }
 };
 
-/// tiny, char-12x64, char, gpt2:4x64, gpt2:8x256, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024.
+/// tiny, char-12x64, char, gpt2:4x64, gpt2:8x256, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024; of GPUs seed:64x1024,
+/// gpt2:64x1024, gpt2-xl:4x1024, llama1b:4x4096.
 std::vector<std::string> step_shape_names();
 /// Throws UserError that names the known ones.
 const StepShape& step_shape(std::string_view name);
-/// GPT-2 with biases everywhere and tanh GELU, or Llama (RMSNorm, rotary positions, SwiGLU, as many key/value heads as heads, no
+/// GPT-2 with biases everywhere and tanh GELU, or Llama (RMSNorm, rotary positions, SwiGLU, no
 /// bias); a tied head, no dropout and as many positions as the shape is long.
 arch::ModelConfig model_of(const StepShape& shape);
 

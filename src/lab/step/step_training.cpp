@@ -62,10 +62,13 @@ StepTraining::StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& o
 
 StepTraining::StepTraining(const train::EngineConfig& config, const StepShape& shape, Runtime& runtime, ops::Ops& ops,
                            comm::Communicator& world)
-    : engine_(config, runtime, ops, world),
+    : stream_(ops.stream()),
+      engine_(config, runtime, ops, world),
       batches_(shape, engine_.groups().at().dp, engine_.config().plan.dp, engine_.config().plan.microbatches) {
-  comm::demand_free_memory(world, engine_.ledger().total(), fmt::format("not enough memory for steps of {}", shape.name),
-                           "a smaller shape, a layout that keeps less on each rank (memory.zero, recompute), or fewer ranks");
+  const char* remedy = "a smaller shape, a layout that keeps less on each rank (memory.zero, recompute), or fewer ranks";
+  if (runtime.device().is_host())
+    comm::demand_free_memory(world, engine_.ledger().total(), fmt::format("not enough memory for steps of {}", shape.name),
+                             remedy);
   engine_.commit();
   engine_.initialise();
 }
@@ -75,6 +78,7 @@ train::StepResult StepTraining::step() { return engine_.step(batches_.all(), bat
 double StepTraining::timed_step(train::StepResult& result) {
   const double start = now_seconds();
   result = step();
+  stream_.synchronize();
   return now_seconds() - start;
 }
 

@@ -53,11 +53,12 @@ class StepTraining {
   train::StepResult step();
   train::Engine& engine() { return engine_; }
   const train::Engine& engine() const { return engine_; }
-  /// Seconds of the step that `result` tells of.
+  /// Seconds of the step that `result` tells of, until its weights are updated.
   double timed_step(train::StepResult& result);
   std::int64_t activation_bytes() const { return engine_.ledger().total(MemoryKind::activations); }
 
  private:
+  Stream& stream_;
   train::Engine engine_;
   FixedBatches batches_;
   std::int64_t done_ = 0;
