@@ -8,6 +8,7 @@
 #include "app/cli/commands.h"
 #include "app/verify/verify_output.h"
 #include "base/error.h"
+#include "device/cuda/cuda_runtime.h"
 #include "io/file.h"
 #include "lab/verify/verify_model.h"
 #include "support/temp_folder.h"
@@ -181,6 +182,13 @@ TEST(VerifyCommand, BadInputIsRefusedAllAtOnce) {
   EXPECT_NE(refusal({"--html", "nowhere/proof.html"}).find("there is no folder nowhere"), std::string::npos);
   EXPECT_NE(refusal({"--dtype", "fp8"}).find("--dtype"), std::string::npos);
   EXPECT_NE(refusal({"--model", "bert"}).find("--model"), std::string::npos);
+}
+
+TEST(VerifyCommand, AGpuIsRefusedWhereThereCanBeNone) {
+  EXPECT_EQ(refusal({"--device", "cuda", "--serve"}),
+            "--device cuda: --against and --serve are of the processor\n  -> leave --device out");
+  if (cuda::is_built()) GTEST_SKIP() << "this build has CUDA";
+  EXPECT_EQ(refusal({"--device", "cuda"}).find("--device cuda: this program was built without CUDA\n  -> make cuda"), 0U);
 }
 
 TEST(VerifyCommand, RanksOfALauncherAreRefused) {

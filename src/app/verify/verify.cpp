@@ -6,6 +6,7 @@
 
 #include "app/cli/commands.h"
 #include "app/folder/answer_line.h"
+#include "app/gpu/device_option.h"
 #include "app/settings/run_config.h"
 #include "app/verify/against.h"
 #include "app/verify/serving.h"
@@ -13,13 +14,14 @@
 #include "base/number_text.h"
 #include "base/text/columns.h"
 #include "comm/mpi/mpi_job.h"
+#include "device/choose_device.h"
 #include "io/file.h"
 
 namespace lockstep::app {
 namespace {
 
 struct Options {
-  std::string model = "all", layouts = "quick", dtype = "fp32", optimizer = "AdamW", html, against;
+  std::string model = "all", layouts = "quick", dtype = "fp32", device = "cpu", optimizer = "AdamW", html, against;
   std::int64_t steps = 3;
   bool serve = false;
 };
@@ -31,6 +33,7 @@ void declare(AnswerLine& line, Options& options) {
   line.option("--layouts", options.layouts, "quick|all|LIST", "which; a LIST is layouts with semicolons between");
   line.option("--steps", options.steps, "N", "optimizer steps of each layout");
   line.choice("--dtype", options.dtype, dtype_spellings(), "of weights and activations");
+  line.choice("--device", options.device, {"cpu", "cuda"}, "of the ranks; what a layout must equal is made on the CPU in fp32");
   line.choice("--optimizer", options.optimizer, train::optimizer_names(), "how weights are updated");
   line.option("--against", options.against, "DUMP", "judge what another system did in one step, in place of layouts");
   line.flag("--serve", options.serve,
@@ -61,8 +64,11 @@ std::vector<std::string> texts_of(const std::string& list) {
 }
 
 lab::VerifyOptions verify_options(const Options& options, AnswerLine& line) {
-  lab::VerifyOptions verify{
-      .models = {}, .layouts = {}, .steps = static_cast<int>(options.steps), .as_possible = is_list(options.layouts)};
+  lab::VerifyOptions verify{.models = {},
+                            .layouts = {},
+                            .steps = static_cast<int>(options.steps),
+                            .device = options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu,
+                            .as_possible = is_list(options.layouts)};
   for (const std::string& name : lab::verify_model_names()) {
     if (options.model == name || options.model == "all")
       verify.models.push_back(lab::verify_model(name, dtype_from_spelling(options.dtype), options.optimizer));
@@ -91,6 +97,11 @@ int verify(const Arguments& arguments) {
     throw UserError(fmt::format("verify under {}: its ranks are threads of one process", job->launcher),
                     fmt::format("start it without {}", job->launcher));
   }
+  const bool gpu = options.device == "cuda";
+  line.demand(!gpu || (options.against.empty() && !options.serve), "--device cuda: --against and --serve are of the processor",
+              "leave --device out");
+  line.check();
+  if (gpu) tell_of_device_option([] { open_runtime(choose_device("cuda", 0), {.threads = 1}); });
   if (!options.against.empty()) return verify_against(options.against, line);
   const lab::VerifyOptions wanted = verify_options(options, line);
   if (options.serve) return verify_serving(wanted.models, line);
@@ -106,7 +117,8 @@ int verify(const Arguments& arguments) {
     line.show(answer);
   };
   const std::vector<lab::LayoutReport> reports = lab::verify(wanted, tell);
-  answer.facts({{"dtype", options.dtype}, {"optimizer", options.optimizer}, {"holds", all_hold(reports)}});
+  answer.facts(
+      {{"dtype", options.dtype}, {"device", options.device}, {"optimizer", options.optimizer}, {"holds", all_hold(reports)}});
   answer.rows("layouts", table_of(reports));
   answer.say("\n" + summary(reports));
   line.print(answer);

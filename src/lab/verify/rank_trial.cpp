@@ -1,8 +1,10 @@
 #include "lab/verify/rank_trial.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "comm/thread/thread_world.h"
+#include "device/choose_device.h"
 #include "device/runtime.h"
 #include "io/temporary_folder.h"
 #include "ops/open_ops.h"
@@ -15,17 +17,82 @@ namespace {
 
 constexpr double patience = 60;  // seconds that a collective may wait for a rank
 
+/// A device's tensor in host memory.
+class HostCopy {
+ public:
+  HostCopy(Stream& stream, const Tensor& of) : stream_(stream), of_(of) {
+    if (!of || of.device.is_host()) return;
+    memory_ = host_memory().allocate(of.bytes());
+    stream.copy(memory_.data(), of.data, of.bytes());
+    stream.synchronize();
+  }
+  Tensor tensor() const {
+    Tensor copy = of_;
+    if (memory_.data() == nullptr) return copy;
+    copy.data = memory_.data();
+    copy.device = {};
+    return copy;
+  }
+  void write_back() {
+    if (memory_.data() == nullptr) return;
+    stream_.copy(of_.data, memory_.data(), of_.bytes());
+    stream_.synchronize();
+  }
+
+ private:
+  Stream& stream_;
+  Tensor of_;
+  Memory memory_;
+};
+
+/// State whose visits are of host memory.
+class HostState final : public parallel::TrainingState {
+ public:
+  HostState(parallel::TrainingState& state, Stream& stream) : state_(state), stream_(stream) {}
+  const std::vector<layout::Unit>& units() const override { return state_.units(); }
+  const std::vector<std::string>& slots() const override { return state_.slots(); }
+  DType type() const override { return state_.type(); }
+  DType slot_type() const override { return state_.slot_type(); }
+  void distribute(std::int64_t step) override { state_.distribute(step); }
+  void gather() override { state_.gather(); }
+  void check_copies() override { state_.check_copies(); }
+  void collect() override { state_.collect(); }
+
+ private:
+  void visit(const Use& use, Call call, void* body) override {
+    state_.for_each(use, [&](const parallel::StateRange& range) {
+      std::vector<HostCopy> copies;
+      const auto bring = [&](const Tensor& tensor) { return copies.emplace_back(stream_, tensor).tensor(); };
+      parallel::StateRange here = range;
+      here.gradient = bring(range.gradient);
+      here.master = bring(range.master);
+      here.published = range.published.data == range.master.data ? here.master : bring(range.published);
+      std::vector<Tensor> slots;
+      for (const Tensor& slot : range.slots) slots.push_back(bring(slot));
+      here.slots = slots;
+      call(body, here);
+      // A gradient may always be changed.
+      const auto last = use.changes ? copies.end() : std::next(copies.begin());
+      for (auto copy = copies.begin(); copy != last; ++copy) copy->write_back();
+    });
+  }
+
+  parallel::TrainingState& state_;
+  Stream& stream_;
+};
+
 /// The plan's store, whose leases are seen.
 class WatchedStore final : public parallel::ParameterStore {
  public:
-  WatchedStore(std::unique_ptr<parallel::ParameterStore> store, RankObserver& observer)
-      : store_(std::move(store)), observer_(observer) {}
+  WatchedStore(std::unique_ptr<parallel::ParameterStore> store, Stream& stream, RankObserver& observer)
+      : store_(std::move(store)), stream_(stream), observer_(observer) {}
   const std::vector<layout::Unit>& units() const override { return store_->units(); }
   DType dtype() const override { return store_->dtype(); }
   DType owned_dtype() const override { return store_->owned_dtype(); }
   parallel::Lease lease(const layout::Access& access) override {
     parallel::Lease lease = store_->lease(access);  // which ends at that store
-    observer_.reads(units()[static_cast<std::size_t>(access.part.unit.value)], access.part, lease.flat());
+    observer_.reads(units()[static_cast<std::size_t>(access.part.unit.value)], access.part,
+                    HostCopy(stream_, lease.flat()).tensor());
     return lease;
   }
   void begin(const std::vector<layout::Access>& order) override { store_->begin(order); }
@@ -36,25 +103,28 @@ class WatchedStore final : public parallel::ParameterStore {
  private:
   void release(const layout::Access& /*access*/) noexcept override {}
   std::unique_ptr<parallel::ParameterStore> store_;
+  Stream& stream_;
   RankObserver& observer_;
 };
 
 /// Replicas, seen between the two halves of an update.
 class WatchedReplicas final : public train::Updater {
  public:
-  WatchedReplicas(const train::UpdaterParts& parts, RankObserver& observer) : replicas_(parts), observer_(observer) {}
+  WatchedReplicas(const train::UpdaterParts& parts, RankObserver& observer)
+      : replicas_(parts), seen_(replicas_.state(), parts.ops.stream()), observer_(observer) {}
   parallel::GradientStore& gradients() override { return replicas_.gradients(); }
   parallel::TrainingState& state() override { return replicas_.state(); }
   train::RunControl& control() override { return replicas_.control(); }
   std::int64_t begin(std::int64_t step, std::int64_t targets) override { return replicas_.begin(step, targets); }
   void finish(const Passed& passed, const ops::WrittenScalars& scalars, train::StepResult& result) override {
     replicas_.reduce(passed, result);
-    observer_.reduced(static_cast<int>(passed.step), &state(), result);
+    observer_.reduced(static_cast<int>(passed.step), &seen_, result);
     replicas_.update(passed, scalars, result);
   }
 
  private:
   train::Replicas replicas_;
+  HostState seen_;
   RankObserver& observer_;
 };
 
@@ -80,7 +150,9 @@ class WatchedWorker final : public train::Updater {
 /// What a rank computes with.
 struct RankParts {
   RankParts(const Trial& trial, comm::Communicator& world)
-      : runtime(open_runtime({}, {.threads = 1})), stream(runtime->make_stream()), ops(make_ops(trial, world.rank())) {
+      : runtime(open_runtime(choose_device(name_of(trial.device), world.rank()), {.threads = 1})),
+        stream(runtime->make_stream()),
+        ops(make_ops(trial, world.rank())) {
     world.attach(*stream, runtime->team());
   }
   std::unique_ptr<ops::Ops> make_ops(const Trial& trial, int rank) const {
@@ -106,22 +178,23 @@ class RankTrial {
               return std::make_unique<WatchedReplicas>(parts, observer_);
             },
             [this](const parallel::ParameterMemory& memory, const parallel::Groups& groups, Stream& stream) {
-              return std::make_unique<WatchedStore>(trial_.parts.store(memory, groups, stream), observer_);
-            }) {}
+              return std::make_unique<WatchedStore>(trial_.parts.store(memory, groups, stream), stream, observer_);
+            }),
+        state_(engine_.state(), *parts_.stream) {}
 
   void train() {
     engine_.commit();
     engine_.initialise();
-    observer_.drawn(engine_.state());
+    observer_.drawn(state_);
     changed();
-    observer_.started(engine_.state());
+    observer_.started(state_);
     for (int step = 0; step < trial_.steps; ++step) {
-      if (observer_.before(step, engine_.state())) changed();
+      if (observer_.before(step, state_)) changed();
       VerifyBatches batches(trial_.model, place(step));
       if (trial_.parts.batches) trial_.parts.batches(groups().all().rank(), batches.all());
       engine_.step(batches.all(), batches.targets(), step, trial_.model.learning_rate);
       if (served()) engine_.state().collect();  // the slots
-      observer_.updated(step, engine_.state());
+      observer_.updated(step, state_);
     }
     VerifyBatches batches(trial_.model, {.step = trial_.steps});
     double loss = engine_.evaluate(batches.all().front());
@@ -155,6 +228,7 @@ class RankTrial {
   RankParts parts_;
   std::unique_ptr<comm::Communicator> workers_;  ///< null: all ranks train
   train::Engine engine_;
+  HostState state_;  ///< the engine's
 };
 
 /// A rank behind those that train.

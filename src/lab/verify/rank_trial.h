@@ -9,6 +9,7 @@
 
 #include "comm/communicator.h"
 #include "data/batch.h"
+#include "device/device.h"
 #include "lab/layouts.h"
 #include "lab/verify/verify_model.h"
 #include "parallel/stores.h"
@@ -16,7 +17,7 @@
 
 namespace lockstep::lab {
 
-/// Sees what a rank has. Where it may change state, all ranks that hold it change it alike.
+/// Sees what a rank has, in host memory. Where it may change state, all ranks that hold it change it alike.
 class RankObserver {
  public:
   virtual ~RankObserver() = default;
@@ -50,6 +51,7 @@ struct Trial {
   const Layout& layout;
   int steps = 3;
   const TrialParts& parts;
+  DeviceKind device = DeviceKind::cpu;  ///< GPUs are dealt out to the ranks in turn
 };
 
 using MakeObserver = std::function<std::unique_ptr<RankObserver>(int rank)>;

@@ -60,9 +60,9 @@ RunFailure attempt(const Trial& trial, const MakeObserver& make_observer) {
 
 /// A run that others are compared with; `like` as make_recorder() has it.
 struct Recorded {
-  Recorded(const VerifyModel& model, const Layout& layout, int steps, const RunRecord* like)
+  Recorded(const VerifyModel& model, const Layout& layout, int steps, DeviceKind device, const RunRecord* like)
       : run(model, layout, steps),
-        failure(attempt({model, layout, steps, usual_parts}, [&](int rank) { return make_recorder(run, like, rank); })) {}
+        failure(attempt({model, layout, steps, usual_parts, device}, [&](int rank) { return make_recorder(run, like, rank); })) {}
   RunRecord run;
   RunFailure failure;
 };
@@ -92,6 +92,8 @@ class ModelProof {
   }
 
  private:
+  /// Every device has the processor's bits in fp32; in bf16 it has its own order of additions.
+  DeviceKind recorded_on() const { return model_.weights.type == DType::f32 ? DeviceKind::cpu : options_.device; }
   /// All layouts with these sums.
   void prove_alike(const Layout& base) {
     std::vector<const Layout*> others;
@@ -105,17 +107,17 @@ class ModelProof {
     const bool same_bits = is_one || base.plan.canonical;
     const Going going = same_bits ? Going::free : Going::led;
     const Recorded& alone = record_of_one(one);
-    if (wanted || !is_one) prove(base, {alone, one, going}, wanted);
+    if (wanted || !is_one || recorded_on() != options_.device) prove(base, {alone, one, going}, wanted);
     if (others.empty()) return;
     std::optional<Recorded> of_base;
-    if (!same_bits) of_base.emplace(model_, base, options_.steps, alone.failure.thrown ? nullptr : &alone.run);
+    if (!same_bits) of_base.emplace(model_, base, options_.steps, recorded_on(), alone.failure.thrown ? nullptr : &alone.run);
     for (const Layout* layout : others)
       same_bits ? prove(*layout, {alone, one, Going::free}, true) : prove(*layout, {*of_base, base, Going::free}, true);
   }
 
   const Recorded& record_of_one(const Layout& one) {
     std::unique_ptr<Recorded>& record = alone_[name_of(one)];
-    if (!record) record = std::make_unique<Recorded>(model_, one, options_.steps, nullptr);
+    if (!record) record = std::make_unique<Recorded>(model_, one, options_.steps, recorded_on(), nullptr);
     return *record;
   }
 
@@ -134,7 +136,8 @@ class ModelProof {
     if (report.failure.thrown) {
       report.failure.reason = fmt::format("of {}, which it is compared with: {}", report.against, report.failure.reason);
     } else {
-      report.failure = attempt({model_, layout, options_.steps, parts_}, [&](int rank) { return comparison.observer(rank); });
+      report.failure =
+          attempt({model_, layout, options_.steps, parts_, options_.device}, [&](int rank) { return comparison.observer(rank); });
     }
     report.seconds = now_seconds() - begun;
     judge(comparison, reference.recorded.run, report);
@@ -181,13 +184,17 @@ class ModelProof {
   std::vector<LayoutReport> reports_;
 };
 
-std::vector<Problem> problems_of(const Layout& layout, const VerifyModel& model) {
+std::vector<Problem> problems_of(const Layout& layout, const VerifyModel& model, DeviceKind device) {
   std::vector<Problem> problems = check(layout, model.limits(), layout.plan.ranks());
   if (layout.servers > 0 && train::make_optimizer(model.optimizer)->whole_tensors() != train::WholeTensorNeed::none) {
     problems.push_back({fmt::format("layout {}: {} needs whole tensors, and parameter servers hold parts of them",
                                     name_of(layout), model.optimizer.name),
                         "leave ps out, or choose --optimizer AdamW or sgd"});
   }
+  if (layout.servers > 0 && device != DeviceKind::cpu)
+    problems.push_back(
+        {fmt::format("layout {}: parameter servers add in the host's memory, and --device cuda has none there", name_of(layout)),
+         "leave ps out, or --device cpu"});
   return problems;
 }
 
@@ -214,7 +221,7 @@ std::vector<Problem> check(const VerifyOptions& options) {
     }
     for (const VerifyModel& model : options.models) {
       if (options.as_possible) break;
-      for (Problem& problem : problems_of(layout, model)) {
+      for (Problem& problem : problems_of(layout, model, options.device)) {
         const auto same = [&](const Problem& other) { return other.message == problem.message; };
         if (std::ranges::none_of(problems, same)) problems.push_back(std::move(problem));
       }
@@ -228,8 +235,9 @@ std::vector<LayoutReport> verify(const VerifyOptions& options, const std::functi
   std::vector<LayoutReport> all;
   for (const VerifyModel& model : options.models) {
     VerifyOptions possible = options;
-    std::erase_if(possible.layouts,
-                  [&](const Layout& layout) { return options.as_possible && !problems_of(layout, model).empty(); });
+    std::erase_if(possible.layouts, [&](const Layout& layout) {
+      return options.as_possible && !problems_of(layout, model, options.device).empty();
+    });
     std::vector<LayoutReport> reports = ModelProof(model, possible, told, parts).reports();
     std::ranges::move(reports, std::back_inserter(all));
   }

@@ -53,7 +53,8 @@ struct VerifyOptions {
   std::vector<VerifyModel> models;
   std::vector<Layout> layouts;
   int steps = 3;
-  bool as_possible = false;  ///< layouts that a model cannot have are left out; false: they are refused
+  DeviceKind device = DeviceKind::cpu;  ///< of layouts, and of what they are compared with where bits are this device's
+  bool as_possible = false;             ///< layouts that a model cannot have are left out; false: they are refused
 };
 
 /// What is wrong with the options; empty when nothing is.
