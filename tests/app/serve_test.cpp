@@ -158,6 +158,15 @@ TEST_F(Serve, RefusesWrongRequests) {
       {R"({"prompt": "a", "stop": [""]})", "'stop' is"},
       {R"({"prompt": "a", "stream": 1})", "'stream' is 1: it must be true or false"},
       {R"({"prompt": "a", "logprobs": 21})", "'logprobs' is 21"},
+      {R"({"prompt": "a", "echo": true})", "'echo' is true: it must be false"},
+      {R"({"prompt": "a", "suffix": "b"})", "'suffix' is"},
+      {R"({"prompt": "a", "best_of": 3})", "'best_of' is 3"},
+      {R"({"prompt": "a", "logit_bias": {"5": 1}})", "'logit_bias' is"},
+      {R"({"prompt": "a", "presence_penalty": 1})", "'presence_penalty' is 1: it must be 0"},
+      {R"({"prompt": "a", "frequency_penalty": -0.5})", "'frequency_penalty' is -0.5"},
+      {R"({"prompt": "a", "response_format": {"type": "json_object"}})", "'response_format' is"},
+      {R"({"prompt": "a", "tool_choice": "required"})", "'tool_choice' is"},
+      {R"({"prompt": "a", "stream_options": {"include_usage": 1}})", "'include_usage' is 1: it must be true or false"},
   };
   for (const Case& one : cases) {
     const HttpClient::Answer answer = ask("/v1/completions", one.body);
@@ -172,9 +181,23 @@ TEST_F(Serve, RefusesWrongRequests) {
   EXPECT_EQ(ask("/v1/nothing", "{}").status, 404);
   EXPECT_EQ(ask("/v1/models", "{}").status, 405);
   EXPECT_EQ(ask("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}]})").status, 400) << "no template";
-  const HttpClient::Answer ignored = ask("/v1/completions", R"({"prompt": "a", "max_tokens": 1, "user": "x", "logit_bias": {}})");
-  EXPECT_EQ(ignored.status, 200);
-  EXPECT_NE(ignored.head.find("X-Lockstep-Ignored: user, logit_bias"), std::string::npos) << ignored.head;
+  EXPECT_EQ(ask("/v1/completions", "x", "Content-Encoding: gzip\r\n").status, 415);
+}
+
+TEST_F(Serve, WhatChangesNothingIsTakenAndWhatIsUnknownIsTold) {
+  start({"--name", "tiny"});
+  const HttpClient::Answer ignored =
+      ask("/v1/completions", R"({"prompt": "a", "max_tokens": 1, "user": "x", "logit_bias": {}, "echo": false, "suffix": null,)"
+                             R"( "best_of": 1, "presence_penalty": 0, "response_format": {"type": "text"}, "strange": 1})");
+  EXPECT_EQ(ignored.status, 200) << ignored.body;
+  EXPECT_NE(ignored.head.find("X-Lockstep-Ignored: user, strange\r\n"), std::string::npos) << ignored.head;
+  const auto model = [&](const std::string& name) {
+    HttpClient one = client();
+    one.send("GET /v1/models/" + name + " HTTP/1.1\r\n\r\n");
+    return one.answer();
+  };
+  EXPECT_EQ(Json::parse(model("tiny").body).at("id").string(), "tiny");
+  EXPECT_EQ(model("other").status, 404);
 }
 
 TEST_F(Serve, AsksForAKey) {

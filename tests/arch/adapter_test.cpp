@@ -163,6 +163,41 @@ TEST(Adapter, OptionsThatChangeTheArithmeticAreRefused) {
             R"(x.json: "use_dora" is true, which adapters do not have here)");
   EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "all"})"),
             R"(x.json: "bias" is "all": biases are not trained beside adapters)");
+  // PEFT 0.21 makes these starts anew when it loads an adapter, and takes them off the model's weights.
+  for (const char* start : {"pissa", "pissa_niter_16", "corda", "olora", "mica", "loftq", "lora_ga"}) {
+    const std::string json =
+        R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "init_lora_weights": ")" + std::string(start) + "\"}";
+    EXPECT_EQ(told(json.c_str()),
+              R"(x.json: "init_lora_weights" is ")" + std::string(start) + R"(", which changes the model's own weights)");
+  }
+  EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "init_lora_weights": "gaussian", "eva_config": {"rho": 2}})"),
+            "");
+  EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "kasa_config": {"beta": 1}})"),
+            R"(x.json: "kasa_config" is {"beta":1}, which adapters do not have here)");
+  EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "not_known": 1, "nor_this": null})"),
+            R"(x.json: "not_known" is 1, which adapters do not have here)");
+}
+
+// As PEFT's check_target_module_exists has it (peft/tuners/tuners_utils.py): a list names modules or their ends.
+TEST(Adapter, TheConfigurationNamesTheModulesThatHaveWeights) {
+  const ModelConfig config = adapted(support::tiny_llama(), "q,v");
+  const auto told = [&](const char* json) {
+    const std::vector<Problem> problems = huggingface::check_targets(
+        Json::parse(json), huggingface::adapter_tensors(config, huggingface::Family::llama), config.layers, "x.json");
+    return problems.empty() ? std::string() : problems.front().message;
+  };
+  for (const char* right : {"{}", R"({"target_modules": ["q_proj", "v_proj", "k_proj"]})",
+                            R"({"target_modules": "all-linear", "exclude_modules": null})",
+                            R"({"target_modules": ["self_attn.q_proj", "v_proj"], "layers_to_transform": [0, 1]})"})
+    EXPECT_EQ(told(right), "") << right;
+  EXPECT_EQ(told(R"({"target_modules": ["q_proj"]})"),
+            R"(x.json: "target_modules" is ["q_proj"], and the weights are also of self_attn.v_proj)");
+  EXPECT_EQ(told(R"({"exclude_modules": ["q_proj"]})"),
+            R"(x.json: "exclude_modules" has self_attn.q_proj, of which there are weights)");
+  EXPECT_EQ(told(R"({"layers_to_transform": [1]})"),
+            R"(x.json: "layers_to_transform" is [1]: here every block has the same adapters)");
+  EXPECT_EQ(told(R"({"layers_to_transform": 0})"),
+            R"(x.json: "layers_to_transform" is 0: here every block has the same adapters)");
 }
 
 }  // namespace

@@ -44,6 +44,14 @@ TEST_F(TaskFile, HellaSwagsLinesBecomeLmEvalsTexts) {
   EXPECT_EQ(task.items[0].right, 1U);
 }
 
+TEST_F(TaskFile, ALineThatSaysTwoThingsIsRefused) {
+  EXPECT_NE(told("{\"context\": \"a\", \"question\": \"b\", \"answer\": \"c\"}\n").find("both \"context\" and \"question\""),
+            std::string::npos);
+  EXPECT_NE(
+      told("{\"context\": \"a\", \"choices\": [\"x\", \"y\"], \"gold\": 0, \"label\": 1}\n").find("both \"gold\" and \"label\""),
+      std::string::npos);
+}
+
 TEST_F(TaskFile, TheFirstLineTellsTheForm) {
   const Task choices = read("{\"question\": \"Is it?\", \"choices\": [\"yes\", \"no\"], \"answer\": \"B\"}\n");
   EXPECT_EQ(choices.items[0].continuations, (Texts{" yes", " no"}));

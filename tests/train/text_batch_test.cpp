@@ -169,6 +169,16 @@ TEST(TextBatch, LikelihoodsAreThoseOfTheLogits) {
     }
     EXPECT_NEAR(written.token.log_probability, sorted[0], 1e-6);
   });
+  // A token that no text has is not told either; the others' likelihoods are as they were.
+  const auto likeliest = static_cast<std::int32_t>(std::ranges::max_element(expected) - expected.begin());
+  batch.begin({prompt, {.tokens = 1, .temperature = 0, .never = {likeliest}}, BatchSize::most_likely});
+  batch.step([&](const WrittenToken& written) {
+    for (const LikelyToken& likely : written.likely) {
+      EXPECT_NE(likely.token, likeliest);
+      EXPECT_NEAR(likely.log_probability, expected[static_cast<std::size_t>(likely.token)], 1e-6);
+    }
+    EXPECT_EQ(written.token.token, written.likely[0].token);
+  });
 }
 
 TEST(PageBook, TextsThatBeginAlikeSharePages) {

@@ -8,12 +8,16 @@
 #include <random>
 
 #include "app/serve/api_answer.h"
+#include "base/text/lower.h"
+#include "base/text/visible.h"
 
 namespace lockstep::app {
 namespace {
 
 using io::http::ServedAnswer;
 using io::http::ServedRequest;
+
+constexpr std::string_view of_model = "/v1/models/";
 
 ServedAnswer refused(const ApiError& error) {
   ServedAnswer answer{.status = error.status, .body = error_body(error)};
@@ -28,6 +32,8 @@ ApiError refusal_of(int status) {
   if (status == 404) return {404, "there is no such path"};
   return {status, "this is no request of HTTP/1.1 that is understood here, or it did not come in time"};
 }
+
+ApiError failure() { return {500, "the server has failed at this request"}; }
 
 /// Takes as long for a wrong key as for the right one.
 bool same_text(std::string_view a, std::string_view b) {
@@ -83,7 +89,7 @@ ServedAnswer Api::answer(const ServedRequest& request) {
   } catch (const ApiError& error) {
     answer = refused(error);
   } catch (const std::exception&) {
-    answer = refused({500, "the server has failed at this request"});
+    answer = refused(failure());
   }
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(answers_, answer.status, &std::pair<int, std::int64_t>::first);
@@ -117,6 +123,8 @@ ServedAnswer Api::respond(const ServedRequest& request) {
   };
   const auto route = std::ranges::find(routes, std::string_view(request.path), &Route::path);
   if (request.path != "/health") demand_key(request);
+  if (request.path.starts_with(of_model) && request.method == "GET")
+    return one_model(std::string_view(request.path).substr(of_model.size()));
   if (route == std::end(routes))
     throw ApiError(404, "there is no such path; there are /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics");
   const bool fits = route->posted ? request.method == "POST" : request.method == "GET" || request.method == "HEAD";
@@ -124,16 +132,26 @@ ServedAnswer Api::respond(const ServedRequest& request) {
   return route->answer();
 }
 
+Json Api::model_json() const {
+  return Json::Object{{"id", model_.name},
+                      {"object", "model"},
+                      {"created", created_},
+                      {"owned_by", "lockstep"},
+                      {"max_model_len", model_.longest}};
+}
+
 ServedAnswer Api::models() const {
-  const Json model(Json::Object{{"id", model_.name},
-                                {"object", "model"},
-                                {"created", created_},
-                                {"owned_by", "lockstep"},
-                                {"max_model_len", model_.longest}});
-  return {.body = Json(Json::Object{{"object", "list"}, {"data", Json::Array{model}}}).dump()};
+  return {.body = Json(Json::Object{{"object", "list"}, {"data", Json::Array{model_json()}}}).dump()};
+}
+
+ServedAnswer Api::one_model(std::string_view name) const {
+  if (name != model_.name) throw unknown_model(Json(std::string(name)), model_);
+  return {.body = model_json().dump()};
 }
 
 ServedAnswer Api::complete(const ServedRequest& request, Endpoint endpoint) {
+  if (const std::string* coding = request.find("Content-Encoding"); coding != nullptr && lower(*coding) != "identity")
+    throw ApiError(415, fmt::format("a body in {} is not unpacked: send it as it is", visible(*coding)));
   const ApiRequest asked = read_request(request.body, endpoint, model_, any_seed());
   std::vector<AskedText> texts;
   for (const std::vector<std::int32_t>& prompt : asked.prompts) {
@@ -158,7 +176,13 @@ ServedAnswer Api::complete(const ServedRequest& request, Endpoint endpoint) {
   if (asked.stream) {
     result.type = "text/event-stream";
     result.fields.emplace_back("Cache-Control", "no-cache");
-    result.stream = [answer](const ServedAnswer::Put& put) { answer->stream(put); };
+    result.stream = [answer](const ServedAnswer::Put& put) {
+      try {
+        answer->stream(put);
+      } catch (const std::exception&) {  // the connection's thread has nobody above that knows of it
+        put(fmt::format("data: {}\n\n", error_body(failure())));
+      }
+    };
     return result;
   }
   std::optional<std::string> body = answer->whole(request.gone);

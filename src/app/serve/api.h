@@ -1,6 +1,6 @@
 #pragma once
 
-// The endpoints: /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics.
+// The endpoints: /v1/chat/completions, /v1/completions, /v1/models, /v1/models/NAME, /health, /metrics.
 
 #include <mutex>
 #include <string>
@@ -24,7 +24,9 @@ class Api {
  private:
   io::http::ServedAnswer respond(const io::http::ServedRequest& request);
   io::http::ServedAnswer complete(const io::http::ServedRequest& request, Endpoint endpoint);
+  Json model_json() const;
   io::http::ServedAnswer models() const;
+  io::http::ServedAnswer one_model(std::string_view name) const;
   std::string metrics() const;
   void demand_key(const io::http::ServedRequest& request) const;
   const ServedModel& model_;

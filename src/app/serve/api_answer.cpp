@@ -36,6 +36,19 @@ std::string valid(std::string_view bytes) {
   return text;
 }
 
+/// A token as OpenAI's completions write it: bytes that are no whole characters as "bytes:\xe2\x80".
+std::string named(std::string_view bytes) {
+  if (invalid_utf8_at(bytes) == std::string::npos) return std::string(bytes);
+  std::string name = "bytes:";
+  for (const char byte : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  return name;
+}
+
+/// Characters that begin in the bytes.
+std::int64_t characters_in(std::string_view bytes) {
+  return std::ranges::count_if(bytes, [](char byte) { return !is_continuation(byte); });
+}
+
 const char* reason(Ending ending) { return ending == Ending::length ? "length" : "stop"; }
 
 }  // namespace
@@ -76,12 +89,15 @@ Json ApiAnswer::likelihoods(Choice& choice) const {
   if (head_.endpoint == Endpoint::completions) {
     Json::Array tokens, own, top, offsets;
     for (const ToldToken& told : choice.tokens) {
-      tokens.emplace_back(text_of(told.token));
+      tokens.emplace_back(named(tokenizer_.bytes(told.token.token)));
       own.emplace_back(told.token.log_probability);
-      Json::Object likely;
-      for (const train::LikelyToken& token : told.likely) likely.emplace_back(text_of(token), token.log_probability);
-      top.emplace_back(std::move(likely));
-      offsets.emplace_back(std::exchange(choice.told, choice.told + std::ssize(tokenizer_.bytes(told.token.token))));
+      Json likely(Json::Object{});
+      for (const train::LikelyToken& token : told.likely) {
+        const std::string name = named(tokenizer_.bytes(token.token));
+        if (likely.find(name) == nullptr) likely.set(name, token.log_probability);  // of two that read alike the likelier one
+      }
+      top.push_back(std::move(likely));
+      offsets.emplace_back(std::exchange(choice.told, choice.told + characters_in(tokenizer_.bytes(told.token.token))));
     }
     return Json::Object{{"tokens", std::move(tokens)},
                         {"token_logprobs", std::move(own)},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "app/cli/day.h"
 #include "base/error.h"
@@ -175,6 +176,33 @@ std::int64_t tokens_of(Members& members, Endpoint endpoint, std::int64_t prompt,
   return std::min(room, newer ? *newer : old.value_or(usual));
 }
 
+/// Members of OpenAI's API that change an answer, and the values of them that do not. Others are refused: an answer that passes
+/// them over would be a wrong one.
+void refuse_what_is_not_done(Members& members, std::int64_t choices) {
+  const auto zero = [](const Json& value) { return value.is_number() && value.number() == 0; };
+  const auto is_text = [](const Json& value, std::string_view text) { return value.is_string() && value.string() == text; };
+  struct Undone {
+    const char *name, *rule;
+    std::function<bool(const Json&)> changes_nothing;
+  };
+  const Undone all[] = {
+      {"echo", "false: a prompt is not repeated, nor judged", [](const Json& v) { return v.is_bool() && !v.boolean(); }},
+      {"suffix", "empty: texts are written forwards alone", [&](const Json& v) { return is_text(v, ""); }},
+      {"best_of", "as many as 'n': no text is left out",
+       [&](const Json& v) { return v.is_int() && (v.integer() == choices || v.integer() == 1); }},
+      {"logit_bias", "empty: logits are the model's own", [](const Json& v) { return v.is_object() && v.object().empty(); }},
+      {"presence_penalty", "0: logits are the model's own", zero},
+      {"frequency_penalty", "0: logits are the model's own", zero},
+      {"response_format", "{\"type\": \"text\"}: no other is held to",
+       [&](const Json& v) { return v.is_object() && v.find("type") != nullptr && is_text(*v.find("type"), "text"); }},
+      {"tool_choice", "\"auto\" or \"none\": the model is free to call a tool or not",
+       [&](const Json& v) { return is_text(v, "auto") || is_text(v, "none"); }}};
+  for (const Undone& undone : all) {
+    const Json* const value = members.find(undone.name);
+    if (value != nullptr && !undone.changes_nothing(*value)) Members::refuse(undone.name, *value, undone.rule);
+  }
+}
+
 }  // namespace
 
 std::string error_body(const ApiError& error) {
@@ -188,6 +216,11 @@ std::string error_body(const ApiError& error) {
                                                   {"param", text_or_null(error.parameter)},
                                                   {"code", text_or_null(error.code)}}}})
       .dump();
+}
+
+ApiError unknown_model(const Json& name, const ServedModel& model) {
+  return {404, fmt::format("there is no model {}: this server has \"{}\"", visible(name.dump()), model.name), "model",
+          "model_not_found"};
 }
 
 std::vector<std::int32_t> chat_ids(const ServedModel& model, const data::Conversation& chat) {
@@ -209,8 +242,7 @@ ApiRequest read_request(std::string_view body, Endpoint endpoint, const ServedMo
   if (!json.is_object()) throw ApiError(400, "the request must be a JSON object");
   Members members(json);
   if (const Json* name = members.find("model"); name != nullptr && (!name->is_string() || name->string() != model.name)) {
-    throw ApiError(404, fmt::format("there is no model {}: this server has \"{}\"", visible(name->dump()), model.name), "model",
-                   "model_not_found");
+    throw unknown_model(*name, model);
   }
   ApiRequest request;
   if (endpoint == Endpoint::chat) {
@@ -247,9 +279,10 @@ ApiRequest read_request(std::string_view body, Endpoint endpoint, const ServedMo
   request.stream = members.flag("stream");
   if (const Json* options = members.find("stream_options"); options != nullptr) {
     if (!options->is_object()) Members::refuse("stream_options", *options, "an object");
-    const Json* usage = options->find("include_usage");
-    request.stream_usage = usage != nullptr && usage->is_bool() && usage->boolean();
+    Members of_stream(*options);
+    request.stream_usage = of_stream.flag("include_usage");
   }
+  refuse_what_is_not_done(members, request.choices);
   request.ignored = members.others();
   return request;
 }

@@ -24,6 +24,9 @@ struct ApiError : std::runtime_error {
   int status;
   std::string parameter, code;  ///< empty: null
 };
+struct ServedModel;
+/// Where a request names another model than the one that is served.
+ApiError unknown_model(const Json& name, const ServedModel& model);
 /// {"error": {"message", "type", "param", "code"}}
 std::string error_body(const ApiError& error);
 

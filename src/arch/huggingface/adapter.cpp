@@ -49,7 +49,91 @@ void refuse_option(const Json& json, std::string_view key, std::string_view what
                       "merge it into its model with PEFT (merge_and_unload), or train one without it"});
 }
 
+/// What PEFT 0.21 writes beside the numbers that are read (peft/tuners/lora/config.py), and that changes nothing of what a
+/// trained adapter does.
+constexpr std::array<std::string_view, 27> harmless = {"task_type",
+                                                       "peft_type",
+                                                       "auto_mapping",
+                                                       "peft_version",
+                                                       "base_model_name_or_path",
+                                                       "revision",
+                                                       "inference_mode",
+                                                       "r",
+                                                       "target_modules",
+                                                       "exclude_modules",
+                                                       "lora_alpha",
+                                                       "lora_dropout",
+                                                       "fan_in_fan_out",
+                                                       "bias",
+                                                       "use_rslora",
+                                                       "modules_to_save",
+                                                       "megatron_core",
+                                                       "init_lora_weights",
+                                                       "layers_to_transform",
+                                                       "layers_pattern",
+                                                       "loftq_config",
+                                                       "eva_config",
+                                                       "corda_config",
+                                                       "lora_ga_config",
+                                                       "qalora_group_size",
+                                                       "runtime_config",
+                                                       "ensure_weight_tying"};
+
+/// Ways to begin that PEFT makes anew when it loads an adapter, and that take something off the model's own weights
+/// (peft/tuners/lora/layer.py: update_layer).
+void refuse_start(const Json& json, std::string_view what, std::vector<Problem>& problems) {
+  const Json* const start = json.find("init_lora_weights");
+  if (start == nullptr || !start->is_string()) return;
+  for (const std::string_view plain : {"gaussian", "eva", "orthogonal"}) {
+    if (start->string() == plain) return;
+  }
+  problems.push_back({fmt::format("{}: \"init_lora_weights\" is {}, which changes the model's own weights", what, start->dump()),
+                      "save the adapter as an ordinary one (path_initial_model_for_weight_conversion), or merge it with PEFT"});
+}
+
+bool is_targeted(const Json& targets, std::string_view module) {
+  return std::ranges::any_of(targets.array(), [&](const Json& target) {
+    return target.is_string() && (module == target.string() || module.ends_with("." + target.string()));
+  });
+}
+
+/// Which blocks a module name's number may have; a config that says none has all.
+bool has_block(const Json& blocks, std::int64_t block) {
+  const auto is = [&](const Json& number) { return number.is_int() && number.integer() == block; };
+  return blocks.is_array() ? blocks.array().empty() || std::ranges::any_of(blocks.array(), is) : is(blocks);
+}
+
 }  // namespace
+
+std::vector<Problem> check_targets(const Json& json, std::span<const AdapterTensor> tensors, std::int64_t blocks,
+                                   std::string_view what) {
+  std::vector<Problem> problems;
+  const auto complain = [&](std::string message) {
+    problems.push_back({fmt::format("{}: {}", what, message), "take the config and the weights of one and the same adapter"});
+  };
+  const Json *const targets = json.find("target_modules"), *const left_out = json.find("exclude_modules"),
+                    *const layers = json.find("layers_to_transform");
+  std::set<std::string> told;
+  for (const AdapterTensor& tensor : tensors) {
+    std::string_view module = tensor.published;
+    const std::size_t end = module.find(".lora_");
+    if (end == std::string_view::npos) continue;
+    module = module.substr(prefix.size(), end - prefix.size());
+    const std::string name = within_block(std::string(module));
+    if (targets != nullptr && targets->is_array() && !is_targeted(*targets, module) && told.insert(name).second)
+      complain(fmt::format("\"target_modules\" is {}, and the weights are also of {}", targets->dump(), name));
+    if (left_out != nullptr && left_out->is_array() && is_targeted(*left_out, module) && told.insert(name).second)
+      complain(fmt::format("\"exclude_modules\" has {}, of which there are weights", name));
+  }
+  for (std::int64_t block = 0; layers != nullptr && !layers->is_null() && block < blocks; ++block) {
+    if (has_block(*layers, block)) continue;
+    problems.push_back(
+        {fmt::format("{}: \"layers_to_transform\" is {}: here every block has the same adapters", what, layers->dump()),
+         "merge it into its model with PEFT (merge_and_unload), or train one without it"});
+    break;
+  }
+  return problems;
+}
 
 std::vector<AdapterTensor> adapter_tensors(const ModelConfig& config, Family family) {
   const TensorTable table = tensor_table(config, family);
@@ -179,9 +263,10 @@ Adapter adapter_from_config(const Json& json, Family family, bool tied, std::str
   } else {
     refuse_option(json, "modules_to_save", what, problems);
   }
-  for (const char* key : {"use_dora", "use_qalora", "lora_bias", "rank_pattern", "alpha_pattern", "layer_replication",
-                          "trainable_token_indices", "target_parameters", "alora_invocation_tokens"})
-    refuse_option(json, key, what, problems);
+  refuse_start(json, what, problems);
+  for (const auto& [key, value] : json.object()) {
+    if (std::ranges::find(harmless, key) == harmless.end()) refuse_option(json, key, what, problems);
+  }
   if (!problems.empty()) throw UserError(std::move(problems));
   return adapter;
 }

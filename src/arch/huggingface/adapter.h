@@ -3,11 +3,13 @@
 // Adapters as PEFT publishes them (github.com/huggingface/peft: tuners/lora/config.py, LoraConfig; utils/save_and_load.py):
 // adapter_config.json, and tensors named "base_model.model.<module>.lora_A.weight" [r, in] and ".lora_B.weight" [out, r].
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "arch/huggingface/tensors.h"
+#include "base/error.h"
 #include "base/json.h"
 
 namespace lockstep::arch::huggingface {
@@ -31,5 +33,10 @@ Json adapter_config(const ModelConfig& config, Family family, const std::string&
 /// What such a file says of an adapter for a model of this family, tied or not; the targets follow from the tensors. Throws
 /// UserError, naming `what`, for methods and options that adapters do not have here.
 Adapter adapter_from_config(const Json& json, Family family, bool tied, std::string_view what);
+
+/// Where `json`, from a file adapter_config.json, says that other modules or blocks have adapters than its weights, `tensors`,
+/// do.
+std::vector<Problem> check_targets(const Json& json, std::span<const AdapterTensor> tensors, std::int64_t blocks,
+                                   std::string_view what);
 
 }  // namespace lockstep::arch::huggingface

@@ -151,12 +151,12 @@ AdapterFolder::AdapterFolder(const io::Path& path, const arch::ModelConfig& mode
   arch::ModelConfig adapted = model;
   adapted.adapter = adapter_;
   adapted.adapter.targets = adapter_.targets = targets_in(files.header, adapted, family);
-  std::vector<Problem> problems;
+  const std::vector<names::AdapterTensor> tensors = names::tensors_of_files(adapted, family);
+  std::vector<Problem> problems = names::check_targets(files.config, tensors, model.layers, files.config_path);
   const auto complain = [&](std::string_view name, const std::string& what) {
     problems.push_back({fmt::format("{}: the tensor \"{}\" {}", files.weights_path, name, what), std::string(another_adapter)});
   };
   NotFinite not_finite;
-  const std::vector<names::AdapterTensor> tensors = names::tensors_of_files(adapted, family);
   for (const names::AdapterTensor& tensor : tensors) {
     const io::SafetensorsEntry* const entry = files.header.find(tensor.published);
     if (entry == nullptr) {

@@ -29,16 +29,19 @@ const std::string& text_member(const Json& object, std::string_view key) {
   return value->string();
 }
 
-/// The value of the first of the keys that is there; null: none is.
-const Json* first_of(const Json& object, std::initializer_list<std::string_view> keys) {
+/// The value of the key that is there; null: none is. Two of them would say two things.
+const Json* only_of(const Json& object, std::initializer_list<std::string_view> keys) {
+  std::string_view found;
   for (const std::string_view key : keys) {
-    if (const Json* value = object.find(key)) return value;
+    if (object.find(key) == nullptr) continue;
+    if (!found.empty()) refuse(fmt::format("there are both \"{}\" and \"{}\", of which one alone is read", found, key));
+    found = key;
   }
-  return nullptr;
+  return found.empty() ? nullptr : object.find(found);
 }
 
 const std::string& context_of(const Json& object) {
-  const Json* const value = first_of(object, {"context", "question", "prompt", "query"});
+  const Json* const value = only_of(object, {"context", "question", "prompt", "query"});
   if (value == nullptr || !value->is_string()) refuse("there is no text \"context\", \"question\", \"prompt\" or \"query\"");
   return value->string();
 }
@@ -98,12 +101,12 @@ TaskItem hellaswag(const Json& object) {
 TaskItem choice(const Json& object) {
   TaskItem item{.context = context_of(object), .continuations = texts_of(object, "choices")};
   std::ranges::transform(item.continuations, item.continuations.begin(), behind_a_blank);
-  item.right = index_of(first_of(object, {"answer", "gold", "label"}), item.continuations.size());
+  item.right = index_of(only_of(object, {"answer", "gold", "label"}), item.continuations.size());
   return item;
 }
 
 TaskItem answer(const Json& object) {
-  const Json* const wanted = first_of(object, {"answer", "target", "completion"});
+  const Json* const wanted = only_of(object, {"answer", "target", "completion"});
   if (wanted == nullptr || !wanted->is_string()) refuse("\"answer\" is no text");
   return {.context = context_of(object), .continuations = {wanted->string()}};
 }

@@ -107,6 +107,10 @@ void TextBatch::draw(std::span<float> logits, std::int64_t turn, int worker) {
     const double top = *std::ranges::max_element(logits);
     for (const float logit : logits) log_sum += exponential(logit - top);
     log_sum = top + logarithm(log_sum);
+  }
+  // Likelihoods are those of all logits. What may not be drawn is not told either: no text has it.
+  for (const std::int32_t id : sampling.never) logits[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+  if (text.wanted.likely > 0) {
     const std::span<LikelyToken> likely =
         std::span(likely_).subspan(at * BatchSize::most_likely, static_cast<std::size_t>(text.wanted.likely));
     std::size_t found = 0;
@@ -119,8 +123,6 @@ void TextBatch::draw(std::span<float> logits, std::int64_t turn, int worker) {
     }
   }
   const auto own = [&](std::int32_t token) { return static_cast<double>(logits[static_cast<std::size_t>(token)]); };
-  // A draw leaves out what it may not draw, so the likelihood of what it chooses is that of the logits as they were.
-  for (const std::int32_t id : sampling.never) logits[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
   drawn.token = samplers_[static_cast<std::size_t>(worker)].draw(logits, sampling,
                                                                  text.rng.uniform(static_cast<std::uint64_t>(text.written())));
   drawn.log_probability = text.wanted.likely >= 0 ? own(drawn.token) - log_sum : 0;

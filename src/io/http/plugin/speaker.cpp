@@ -66,6 +66,7 @@ class OneRequest final : public httplib::Server {
   /// stays as it is, for a packed one may be of any size.
   void route(httplib::Request& asked) {
     path_ = std::exchange(asked.path, "/");
+    coding_ = asked.get_header_value("Content-Encoding");
     asked.headers.erase("Content-Encoding");
   }
 
@@ -73,6 +74,7 @@ class OneRequest final : public httplib::Server {
     ServedRequest request{
         .method = asked.method, .path = path_, .fields = {}, .body = asked.body, .refused = refused, .gone = {}};
     for (const auto& [name, value] : asked.headers) request.fields.emplace_back(name, value);
+    if (!coding_.empty()) request.fields.emplace_back("Content-Encoding", coding_);
     return request;
   }
 
@@ -100,7 +102,7 @@ class OneRequest final : public httplib::Server {
 
   Stream stream_;
   const Speaker::Handler& handler_;
-  std::string path_;
+  std::string path_, coding_;
   bool refused_ = false;
 };
 
