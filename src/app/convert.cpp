@@ -15,6 +15,7 @@
 #include "arch/parameters.h"
 #include "base/log.h"
 #include "base/shell.h"
+#include "base/text/lower.h"
 #include "base/text/visible.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -36,7 +37,7 @@ struct ConvertOptions {
   std::int64_t shard_megabytes = 5000, threads = 0;
   bool merge = false;
 
-  bool to_gguf() const { return io::Path(to).extension() == ".gguf"; }
+  bool to_gguf() const { return lower(io::Path(to).extension().string()) == ".gguf"; }
 };
 
 bool parse(const Arguments& arguments, ConvertOptions& options) {

@@ -56,10 +56,10 @@ TEST_F(GgufCommand, ARunGoesOutAndIsReadAsItIs) {
     train(name, kinds[i]);
     EXPECT_EQ(convert(name, name + ".gguf"), i == 0 ? "" : "warning: " + at("Modelfile") + " is there and stays as it is\n");
     convert(name + ".gguf", name + "_back");
-    convert(name + "_back", name + "_again.gguf");
+    convert(name + "_back", name + "_again.GGUF");
     EXPECT_EQ(evaluated(name + ".gguf"), evaluated(name));
     EXPECT_EQ(evaluated(name + "_back"), evaluated(name));
-    EXPECT_EQ(evaluated(name + "_again.gguf"), evaluated(name));
+    EXPECT_EQ(evaluated(name + "_again.GGUF"), evaluated(name));
   }
   EXPECT_EQ(file("Modelfile").substr(0, 48), "FROM ./kind0.gguf\nTEMPLATE \"\"\"{{ .Prompt }}\"\"\"\n");
 }

@@ -66,12 +66,11 @@ Table table_of_rates(const std::vector<lab::KernelRate>& rates, const planner::M
 
 std::vector<lab::KernelTrial> all_trials() {
   std::vector<lab::KernelTrial> trials;
-  const auto nobody = [](const lab::KernelTrial&) {};
   const Opened processor({}, ops::Bf16Order::widened);
   for (const lab::Bf16Trials bf16 : {lab::Bf16Trials::widened, lab::Bf16Trials::own_order}) {
     const bool widened = bf16 == lab::Bf16Trials::widened;
     const Opened gpu({DeviceKind::cuda, 0}, widened ? ops::Bf16Order::widened : ops::Bf16Order::automatic);
-    std::ranges::move(lab::try_kernels(processor.machine(), gpu.machine(), bf16, nobody), std::back_inserter(trials));
+    std::ranges::move(lab::try_kernels(processor.machine(), gpu.machine(), bf16), std::back_inserter(trials));
   }
   return trials;
 }

@@ -43,11 +43,10 @@ KernelTrial try_kernel(const KernelCase& of, DType type, double allowed, const K
 
 }  // namespace
 
-std::vector<KernelTrial> try_kernels(const KernelMachine& processor, const KernelMachine& other, Bf16Trials bf16,
-                                     const std::function<void(const KernelTrial&)>& told) {
+std::vector<KernelTrial> try_kernels(const KernelMachine& processor, const KernelMachine& other, Bf16Trials bf16) {
   std::vector<KernelTrial> trials;
   const auto add = [&](const KernelCase& of, DType type, double allowed) {
-    told(trials.emplace_back(try_kernel(of, type, allowed, processor, other)));
+    trials.push_back(try_kernel(of, type, allowed, processor, other));
   };
   const bool widened = bf16 == Bf16Trials::widened;
   for (const KernelCase& of : kernel_cases()) {

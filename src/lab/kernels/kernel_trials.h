@@ -3,7 +3,6 @@
 // Whether another device's kernels make what the processor's make: every family, each with odd shapes, in f32 and bf16.
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,9 +37,7 @@ enum class Bf16Trials : std::uint8_t {
   own_order  ///< those that make products, whose order of additions is the device's own
 };
 
-/// Every case of f32, and those of bf16, in turn. `other`: what is tried, with the processor's threads or a GPU's. `told` hears
-/// of each.
-std::vector<KernelTrial> try_kernels(const KernelMachine& processor, const KernelMachine& other, Bf16Trials bf16,
-                                     const std::function<void(const KernelTrial&)>& told);
+/// Every case of f32, and those of bf16, in turn. `other`: what is tried, with the processor's threads or a GPU's.
+std::vector<KernelTrial> try_kernels(const KernelMachine& processor, const KernelMachine& other, Bf16Trials bf16);
 
 }  // namespace lockstep::lab
