@@ -21,8 +21,8 @@ template <bool of_keys_, int size_>
 struct Sizes {
   static constexpr bool of_keys = of_keys_;
   static constexpr int size = size_;
-  static constexpr int high = size == 128 ? 1 : 2;               // fragments of a warp's rows, as many as there are registers for
-  static constexpr int strip = of_keys || size == 64 ? 32 : 64;  // rows that come by at a time
+  static constexpr int high = size == 128 ? 1 : 2;  // fragments of a warp's rows, as many as there are registers for
+  static constexpr int strip = 32;                  // rows that come by at a time
   static constexpr int wide = strip / 8, warp_rows = high * 16, rows = warp_rows * static_cast<int>(tensor_warps);
   static constexpr int queries = of_keys ? strip : rows;
   static constexpr int results = of_keys ? 2 : 1;
@@ -40,14 +40,14 @@ struct QueryNumbers {
 
 template <class Of>
 struct BackwardShared {
-  alignas(16) BFloat16 stay[2][Of::rows * Of::size];       // k and v, or q and d_o
-  BFloat16 pass[2][2][Of::strip * Of::size];               // by stage, the others
+  Strip<Of::size, Of::rows> stay[2];                       // k and v, or q and d_o
+  Strip<Of::size, Of::strip> pass[2][2];                   // by stage, the others
   QueryNumbers<Of::queries> numbers[Of::of_keys ? 2 : 1];  // by stage where queries come by
 };
 
 /// Rows that stay, and what comes by: rows [begin, end), for each of some heads. Places are counted from key 0.
 struct Walk {
-  std::int64_t head = 0, end_head = 0;
+  int head = 0, end_head = 0;
   int place = 0, rows = 0;  // of row 0; how many rows are there
   int begin = 0, end = 0;
 };
@@ -70,20 +70,20 @@ struct Call {
     int first;
   };
   /// A query that is not there has zeros for q and d_o, which any finite weight leaves zero.
-  __device__ __forceinline__ Numbers numbers(std::int64_t head, int place) const {
+  __device__ __forceinline__ Numbers numbers(int head, int place) const {
     const bool there = place >= position() && place < query_end();
     const std::int64_t at = (queries.sample * heads.shape.heads + head) * queries.count + place - position();
     return {there ? -tensors.lse[at] * log2_e : 0.0F, there ? tensors.delta[at] : 0.0F, first_seen(place)};
   }
   template <int size, int rows>
-  __device__ __forceinline__ void load_queries(BFloat16 (&to)[2][rows * size], std::int64_t head, int place) const {
+  __device__ __forceinline__ void load_queries(Strip<size, rows> (&to)[2], int head, int place) const {
     const int begin = position() - place, end = query_end() - place, head_size = static_cast<int>(heads.shape.head_size);
     const std::int64_t row = queries.first_row - begin, column = heads.column_of(head);
     load_rows<size, rows, tensor_threads>(to[0], tensors.q, row, column, begin, end, head_size);
     load_rows<size, rows, tensor_threads>(to[1], tensors.d_o, row, column, begin, end, head_size);
   }
   template <int size, int rows>
-  __device__ __forceinline__ void load_keys(BFloat16 (&to)[2][rows * size], std::int64_t head, int place) const {
+  __device__ __forceinline__ void load_keys(Strip<size, rows> (&to)[2], int head, int place) const {
     const int head_size = static_cast<int>(heads.shape.head_size);
     const std::int64_t row = queries.first_key + place, column = heads.column_of(heads.shape.kv_head_of(head));
     load_rows<size, rows, tensor_threads>(to[0], tensors.k, row, column, 0, keys() - place, head_size);
@@ -94,8 +94,7 @@ struct Call {
 /// A warp's rows and a strip: of which head, where, and where they lie in shared memory.
 template <class Of>
 struct Block {
-  std::int64_t head;
-  int place, pass;
+  int head, place, pass;
   const BFloat16 *stay[2], *strip[2];
   const QueryNumbers<Of::queries>& numbers;
   int first_number;
@@ -147,8 +146,8 @@ __device__ __forceinline__ void add_block(const Call& call, const Block<Of>& blo
   Bits<high, wide> kept = ~Bits<high, wide>{0};
   if (heads.drops) kept = draw_kept<high, wide, Of::of_keys>(heads, call.queries.sample, block.head, block.place, block.pass);
   typename Of::Scores scores, d_weights;
-  score_product<size, high, wide>(SharedRows<size, high>{block.stay[0]}, block.strip[0], scores);
-  score_product<size, high, wide>(SharedRows<size, high>{block.stay[1]}, block.strip[1], d_weights);
+  score_product<size, high, wide>(SharedRows<size, high>(block.stay[0]), block.strip[0], scores);
+  score_product<size, high, wide>(SharedRows<size, high>(block.stay[1]), block.strip[1], d_weights);
   if (heads.softcap > 0) cap_scores<high, wide>(heads.softcap, scores);
   const int first_key = Of::of_keys ? block.place : block.pass, first_query = Of::of_keys ? block.pass : block.place;
   const int end_key = first_key + (Of::of_keys ? Of::warp_rows : strip);
@@ -184,7 +183,7 @@ __device__ __forceinline__ void finish(const ResultRows& to, bool further, const
         if (room <= 0) continue;
         float before[2] = {};
         for (int c = 0; c < 2; ++c)
-          if (further && c < room) before[c] = to.rows.get(first_row + row, first_column + column + c);
+          if (further && c < room) before[c] = to.sums(first_row + row, first_column + column)[c];
         to.put(first_row + row, first_column + column, room, fmaf(sums[m][n][half * 2], scale, before[0]) + 0.0F,
                fmaf(sums[m][n][half * 2 + 1], scale, before[1]) + 0.0F);
       }
@@ -219,7 +218,7 @@ __device__ __forceinline__ void walk_through(const Call& call, const Walk& walk,
   const int thread = static_cast<int>(threadIdx.x);
   const int warp_row = warp_of_block() * Of::warp_rows, warp_place = walk.place + warp_row;
   typename Call::Numbers ahead{};
-  const auto load = [&](std::int64_t head, int place, int stage) {
+  const auto load = [&](int head, int place, int stage) {
     if constexpr (Of::of_keys) {
       call.load_queries<Of::size, strip>(shared.pass[stage], head, place);
       if (thread < strip) ahead = call.numbers(head, place + thread);
@@ -240,10 +239,9 @@ __device__ __forceinline__ void walk_through(const Call& call, const Walk& walk,
     call.load_queries<Of::size, Of::rows>(shared.stay, walk.head, walk.place);
     keep_numbers(call.numbers(walk.head, walk.place + thread), shared.numbers[0]);
   }
-  std::int64_t head = walk.head;
-  int place = walk.begin, stage = 0;
+  int head = walk.head, place = walk.begin, stage = 0;
   load(head, place, stage);
-  const int from = warp_row * Of::size;
+  const int from = warp_row * row_step<Of::size>;
 #pragma unroll 1
   while (head < walk.end_head) {
     QueryNumbers<Of::queries>& numbers = shared.numbers[Of::of_keys ? stage : 0];
@@ -253,8 +251,8 @@ __device__ __forceinline__ void walk_through(const Call& call, const Walk& walk,
     const Block<Of> block{head,
                           warp_place,
                           place,
-                          {shared.stay[0] + from, shared.stay[1] + from},
-                          {shared.pass[stage][0], shared.pass[stage][1]},
+                          {shared.stay[0].x + from, shared.stay[1].x + from},
+                          {shared.pass[stage][0].x, shared.pass[stage][1].x},
                           numbers,
                           warp_row};
     place += strip;
@@ -279,7 +277,7 @@ __global__ void __launch_bounds__(tensor_threads, 2)
   const std::int64_t parts = order.heads / samples.shape.samples, sample = at.head / parts, number = at.head - sample * parts;
   const Call call{tensors, heads, samples.at(sample)};
   const HeadPart part = all.of[number];
-  Walk walk{.head = part.first, .end_head = part.first + part.count};
+  Walk walk{.head = static_cast<int>(part.first), .end_head = static_cast<int>(part.first + part.count)};
   walk.place = static_cast<int>(at.tile) * Of::rows;
   walk.rows = call.keys() - walk.place < Of::rows ? call.keys() - walk.place : Of::rows;
   find_queries<Of>(call, walk);
@@ -302,7 +300,7 @@ __global__ void __launch_bounds__(tensor_threads, 2)
   const std::int64_t sample = at.head / heads.shape.heads, head = at.head - sample * heads.shape.heads;
   const Call call{tensors, heads, samples.at(sample)};
   const int first = static_cast<int>(order.tiles - 1 - at.tile) * Of::rows;
-  Walk walk{.head = head, .end_head = head + 1};
+  Walk walk{.head = static_cast<int>(head), .end_head = static_cast<int>(head) + 1};
   walk.place = call.position() + first;
   const int left = call.query_end() - walk.place;
   walk.rows = left < Of::rows ? left : Of::rows;

@@ -13,6 +13,9 @@ template <int size_>
 struct Sizes {
   static constexpr int size = size_, wide = block_keys / 8;
   static constexpr int high = size == 64 ? 2 : 1, warp_rows = high * 16;
+  // Where q lies: in the second stage until warps have it in registers, or where it may stay.
+  static constexpr int q_stage = high == 1 ? 1 : 2;
+  using Rows = std::conditional_t<high == 1, KeptRows<size, high>, SharedRows<size, high>>;
   static constexpr unsigned threads = tile_rows / warp_rows * warp;
   using Scores = Fragments<high, wide>;
   using Weights = Pairs<high, wide>;
@@ -28,15 +31,19 @@ struct ForwardTensors {
 
 template <class Of>
 struct ForwardShared {
-  alignas(16) BFloat16 q[tile_rows * Of::size];
-  struct Stage {
-    BFloat16 k[block_keys * Of::size], v[block_keys * Of::size];
-  } stages[2];
+  struct Block {
+    Strip<Of::size, block_keys> k, v;
+  };
+  union Stage {
+    Block block;
+    Strip<Of::size, tile_rows> q;
+  };
+  Stage stages[Of::q_stage + 1];
 };
 
 /// A tile of a head's queries. Rows are counted from the tile's first, places from key 0.
 struct Tile {
-  std::int64_t head, column, kv_column;
+  int head, column, kv_column;
   std::int64_t first_row;  // of q and o
   int rows, place, keys;   // how many; of row 0; that there are
   int first, end;          // the keys that are walked, whole blocks of them
@@ -130,6 +137,7 @@ __device__ __forceinline__ void drop(Bits<Of::high, Of::wide> kept, typename Of:
 template <class Of>
 __device__ __forceinline__ void start(const ForwardTensors& tensors, const Heads& heads, const Tile& tile, const float* lse,
                                       int warp_row, RowStates<Of>& state, typename Of::Sums& sums) {
+  const float share = 1 / heads.mask.kept;
 #pragma unroll
   for (int m = 0; m < Of::high; ++m) {
 #pragma unroll
@@ -138,12 +146,15 @@ __device__ __forceinline__ void start(const ForwardTensors& tensors, const Heads
       const bool there = tensors.further && row < tile.rows;
       state.largest[m][half] = there ? lse[row] / heads.scale : lowest;
       state.total[m][half] = there && fragment_column() == 0 ? 1.0F : 0.0F;
+      const int column = fragment_column(), room = there ? static_cast<int>(heads.shape.head_size) - column : 0;
+      const float* const from = tensors.o.sums(tile.first_row + row, tile.column + column);
+#pragma unroll
+      for (int n = 0; n < Of::size / 8; ++n) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) sums[m][n][half * 2 + c] = n * 8 + c < room ? from[n * 8 + c] * share : 0.0F;
+      }
     }
   }
-  for_fragments<Of::high, Of::size / 8>([&](int m, int n, int e, int row, int column) {
-    const bool there = tensors.further && warp_row + row < tile.rows && column < heads.shape.head_size;
-    sums[m][n][e] = there ? tensors.o.rows.get(tile.first_row + warp_row + row, tile.column + column) / heads.mask.kept : 0.0F;
-  });
 }
 
 /// Divides by the sums of the weights, and stores o and lse. A row that saw no key is left alone.
@@ -185,9 +196,9 @@ __global__ void __launch_bounds__(Sizes<size>::threads, Sizes<size>::high)
   const int first = static_cast<int>(order.tiles - 1 - at.tile) * tile_rows;
   if (first >= count) return;
   Tile tile;
-  tile.head = at.head - number * heads.shape.heads;
-  tile.column = heads.column_of(tile.head);
-  tile.kv_column = heads.column_of(heads.shape.kv_head_of(tile.head));
+  tile.head = static_cast<int>(at.head - number * heads.shape.heads);
+  tile.column = static_cast<int>(heads.column_of(tile.head));
+  tile.kv_column = static_cast<int>(heads.column_of(heads.shape.kv_head_of(tile.head)));
   tile.first_row = queries.first_row + first;
   tile.rows = count - first < tile_rows ? count - first : tile_rows;
   tile.place = static_cast<int>(queries.position) + first;
@@ -198,13 +209,14 @@ __global__ void __launch_bounds__(Sizes<size>::threads, Sizes<size>::high)
 
   const auto load = [&](int block, int stage) {
     const std::int64_t row = queries.key_row(block);
-    load_rows<size, block_keys, Of::threads>(shared.stages[stage].k, tensors.k, row, tile.kv_column, 0, tile.keys - block,
+    load_rows<size, block_keys, Of::threads>(shared.stages[stage].block.k, tensors.k, row, tile.kv_column, 0, tile.keys - block,
                                              head_size);
-    load_rows<size, block_keys, Of::threads>(shared.stages[stage].v, tensors.v, row, tile.kv_column, 0, tile.keys - block,
+    load_rows<size, block_keys, Of::threads>(shared.stages[stage].block.v, tensors.v, row, tile.kv_column, 0, tile.keys - block,
                                              head_size);
     copies_commit();
   };
-  load_rows<size, tile_rows, Of::threads>(shared.q, tensors.q, tile.first_row, tile.column, 0, tile.rows, head_size);
+  load_rows<size, tile_rows, Of::threads>(shared.stages[Of::q_stage].q, tensors.q, tile.first_row, tile.column, 0, tile.rows,
+                                          head_size);
   load(tile.first, 0);
   const int warp_row = warp_of_block() * warp_rows, warp_place = tile.place + warp_row;
   float* const lse =
@@ -217,20 +229,18 @@ __global__ void __launch_bounds__(Sizes<size>::threads, Sizes<size>::high)
 
   copies_wait<0>();
   __syncthreads();
-  const KeptRows<size, high> q(shared.q + warp_row * size);
+  const typename Of::Rows q(shared.stages[Of::q_stage].q.x + warp_row * row_step<size>);
   int stage = 0;
 #pragma unroll 1
   for (int block = tile.first; block < tile.end; block += block_keys, stage ^= 1) {
-    if (block != tile.first) {
-      copies_wait<0>();
-      __syncthreads();
-    }
+    copies_wait<0>();
+    __syncthreads();
     if (block + block_keys < tile.end) load(block + block_keys, stage ^ 1);
     if (warp_row >= tile.rows || block >= warp_place + warp_rows) continue;
     Bits<high, wide> kept = 0;
     if (heads.drops) kept = draw_kept<high, wide, false>(heads, queries.sample, tile.head, warp_place, block);
     typename Of::Scores scores;
-    score_product<size, high, wide>(q, shared.stages[stage].k, scores);
+    score_product<size, high, wide>(q, shared.stages[stage].block.k.x, scores);
     if (heads.softcap > 0) cap_scores<high, wide>(heads.softcap, scores);
     if (block + block_keys > warp_place + 1 || block + block_keys > tile.keys || latest > block)
       hide<Of>(queries, heads, tile, warp_row, block, scores);
@@ -238,7 +248,7 @@ __global__ void __launch_bounds__(Sizes<size>::threads, Sizes<size>::high)
     typename Of::Weights weights;
     round_to_pairs<high, wide>(scores, weights);
     if (heads.drops) drop<Of>(kept, weights);
-    value_product<size, high, wide>(weights, shared.stages[stage].v, sums);
+    value_product<size, high, wide>(weights, shared.stages[stage].block.v.x, sums);
   }
   finish<Of>(tensors, queries, heads, tile, lse, warp_row, state, sums);
 }

@@ -36,26 +36,30 @@ inline HeadRows head_rows(const Tensor& t, std::int64_t head_size) {
   return {data_of<const BFloat16>(t), t.stride(), in_pieces};
 }
 
-/// Where a piece of a row lies in shared memory: the rows of a matrix of 8 x 8 are in different banks.
+/// Elements from a row to the next in shared memory: rows of a matrix of 8 x 8 are in different banks.
 template <int size>
-__device__ __forceinline__ int place_of_piece(int row, int number) {
-  return row * size + (number ^ (row & 7)) * piece;
-}
+inline constexpr int row_step = size + piece;
+
+/// Rows of heads in shared memory.
+template <int size, int rows>
+struct alignas(16) Strip {
+  BFloat16 x[rows * row_step<size>];
+};
 
 /// Begins to copy rows of a head to shared memory; zeros stand for rows outside of [begin, end) and behind the head's size.
 template <int size, int rows, unsigned threads>
-__device__ __forceinline__ void load_rows(BFloat16* to, const HeadRows& from, std::int64_t first_row, std::int64_t column,
-                                          int begin, int end, int head_size) {
+__device__ __forceinline__ void load_rows(Strip<size, rows>& to, const HeadRows& from, std::int64_t first_row,
+                                          std::int64_t column, int begin, int end, int head_size) {
   constexpr int pieces = size / piece, step = static_cast<int>(threads) / pieces;
-  static_assert(step % 8 == 0 && rows % step == 0);  // a thread's rows have one order of pieces
+  static_assert(rows % step == 0);
   const int number = static_cast<int>(threadIdx.x) % pieces, row = static_cast<int>(threadIdx.x) / pieces;
   const BFloat16* source = from.data + (first_row + row) * from.stride + column + number * piece;
-  BFloat16* place = to + place_of_piece<size>(row, number);
+  BFloat16* place = to.x + row * row_step<size> + number * piece;
   const int left = head_size - number * piece;
   if (from.in_pieces) {
 #pragma unroll
     for (int r = 0; r < rows; r += step) {
-      copy_16_async_or_zero(place + r * size, source, left > 0 && row + r >= begin && row + r < end);
+      copy_16_async_or_zero(place + r * row_step<size>, source, left > 0 && row + r >= begin && row + r < end);
       source += step * from.stride;
     }
     return;
@@ -63,7 +67,7 @@ __device__ __forceinline__ void load_rows(BFloat16* to, const HeadRows& from, st
 #pragma unroll 1
   for (int r = row; r < rows; r += step) {
     for (int e = 0; e < piece; ++e) place[e] = e < left && r >= begin && r < end ? source[e] : BFloat16{};
-    place += step * size;
+    place += step * row_step<size>;
     source += step * from.stride;
   }
 }
@@ -73,13 +77,14 @@ template <int size, int high>
 __device__ __forceinline__ void load_left(const BFloat16* rows, int step, std::uint32_t (&left)[high][4]) {
   const int l = lane_of_warp();
 #pragma unroll
-  for (int m = 0; m < high; ++m) ldmatrix_x4(left[m], rows + place_of_piece<size>(m * 16 + l % 16, step * 2 + l / 16));
+  for (int m = 0; m < high; ++m) ldmatrix_x4(left[m], rows + (m * 16 + l % 16) * row_step<size> + step * 16 + l / 16 * 8);
 }
 
 /// A warp's rows, read from shared memory as they are needed.
 template <int size, int high>
 struct SharedRows {
   const BFloat16* rows;
+  __device__ __forceinline__ explicit SharedRows(const BFloat16* first) : rows(first) {}
   __device__ __forceinline__ void get(int step, std::uint32_t (&left)[high][4]) const { load_left<size, high>(rows, step, left); }
 };
 /// The same in registers.
@@ -115,7 +120,7 @@ __device__ __forceinline__ void score_product(const Left& rows, const BFloat16* 
 #pragma unroll
     for (int n = 0; n < wide; n += 2) {
       std::uint32_t right[4];
-      ldmatrix_x4(right, strip + place_of_piece<size>(n * 8 + l / 16 * 8 + l % 8, step * 2 + l / 8 % 2));
+      ldmatrix_x4(right, strip + (n * 8 + l / 16 * 8 + l % 8) * row_step<size> + step * 16 + l / 8 % 2 * 8);
 #pragma unroll
       for (int m = 0; m < high; ++m) {
         mma_16816(scores[m][n], left[m], {right[0], right[1]});
@@ -151,7 +156,7 @@ __device__ __forceinline__ void value_product(const Pairs<high, wide>& weights, 
 #pragma unroll
     for (int c = 0; c < size / 8; c += 2) {
       std::uint32_t right[4];
-      ldmatrix_x4_transposed(right, strip + place_of_piece<size>(n * 8 + l % 16, c + l / 16));
+      ldmatrix_x4_transposed(right, strip + (n * 8 + l % 16) * row_step<size> + (c + l / 16) * 8);
 #pragma unroll
       for (int m = 0; m < high; ++m) {
         const std::uint32_t left[4] = {weights[m][n][0], weights[m][n][1], weights[m][n + 1][0], weights[m][n + 1][1]};
@@ -216,6 +221,10 @@ __device__ __forceinline__ Bits<high, wide> draw_kept(const Heads& heads, std::i
 struct ResultRows {
   StoredRows rows;
   bool in_pairs;
+  /// What goes on is f32.
+  __device__ __forceinline__ const float* sums(std::int64_t row, std::int64_t column) const {
+    return reinterpret_cast<const float*>(rows.data) + row * rows.stride + column;
+  }
   __device__ __forceinline__ void put(std::int64_t row, std::int64_t column, int room, float a, float b) const {
     if (in_pairs && room > 1) {
       std::byte* const at = rows.data + (row * rows.stride + column) * (rows.narrow ? 2 : 4);
