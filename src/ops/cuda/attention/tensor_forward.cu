@@ -29,6 +29,14 @@ struct ForwardTensors {
   bool further;  // o and lse hold the result of other keys
 };
 
+/// A tile of a head's queries. Rows are counted from the tile's first, places from key 0.
+struct Tile {
+  int head, column, kv_column;
+  std::int64_t first_row;  // of q and o
+  int rows, place, keys;   // how many; of row 0; that there are
+  int first, end;          // the keys that are walked, whole blocks of them
+};
+
 template <class Of>
 struct ForwardShared {
   struct Block {
@@ -39,14 +47,9 @@ struct ForwardShared {
     Strip<Of::size, tile_rows> q;
   };
   Stage stages[Of::q_stage + 1];
-};
-
-/// A tile of a head's queries. Rows are counted from the tile's first, places from key 0.
-struct Tile {
-  int head, column, kv_column;
-  std::int64_t first_row;  // of q and o
-  int rows, place, keys;   // how many; of row 0; that there are
-  int first, end;          // the keys that are walked, whole blocks of them
+  // What a loop would else keep in registers.
+  Queries queries;
+  Tile tile;
 };
 
 /// What a lane keeps of its rows from block to block; of the total it has a part.
@@ -59,6 +62,11 @@ struct RowStates {
 __device__ __forceinline__ int first_seen(const Queries& queries, const Heads& heads, const Tile& tile, int row) {
   const int last = tile.rows - 1;
   return static_cast<int>(queries.first_seen(tile.place + (row < last ? row : last), heads.shape.first_key));
+}
+
+__device__ __forceinline__ float* lse_of(const ForwardTensors& tensors, const Queries& queries, const Heads& heads,
+                                         const Tile& tile, int row) {
+  return tensors.lse + (queries.sample * heads.shape.heads + tile.head) * queries.count + tile.place - queries.position + row;
 }
 
 /// Scores of keys that a row does not see become those of no weight.
@@ -135,7 +143,7 @@ __device__ __forceinline__ void drop(Bits<Of::high, Of::wide> kept, typename Of:
 
 /// A warp's rows begin at nothing, or at what the result of other keys stands for, a weight of 1 at the score lse.
 template <class Of>
-__device__ __forceinline__ void start(const ForwardTensors& tensors, const Heads& heads, const Tile& tile, const float* lse,
+__device__ __forceinline__ void start(const ForwardTensors& tensors, const Queries& queries, const Heads& heads, const Tile& tile,
                                       int warp_row, RowStates<Of>& state, typename Of::Sums& sums) {
   const float share = 1 / heads.mask.kept;
 #pragma unroll
@@ -144,7 +152,7 @@ __device__ __forceinline__ void start(const ForwardTensors& tensors, const Heads
     for (int half = 0; half < 2; ++half) {
       const int row = warp_row + m * 16 + half * 8 + fragment_row();
       const bool there = tensors.further && row < tile.rows;
-      state.largest[m][half] = there ? lse[row] / heads.scale : lowest;
+      state.largest[m][half] = there ? *lse_of(tensors, queries, heads, tile, row) / heads.scale : lowest;
       state.total[m][half] = there && fragment_column() == 0 ? 1.0F : 0.0F;
       const int column = fragment_column(), room = there ? static_cast<int>(heads.shape.head_size) - column : 0;
       const float* const from = tensors.o.sums(tile.first_row + row, tile.column + column);
@@ -160,7 +168,7 @@ __device__ __forceinline__ void start(const ForwardTensors& tensors, const Heads
 /// Divides by the sums of the weights, and stores o and lse. A row that saw no key is left alone.
 template <class Of>
 __device__ __forceinline__ void finish(const ForwardTensors& tensors, const Queries& queries, const Heads& heads,
-                                       const Tile& tile, float* lse, int warp_row, const RowStates<Of>& state,
+                                       const Tile& tile, int warp_row, const RowStates<Of>& state,
                                        const typename Of::Sums& sums) {
 #pragma unroll
   for (int m = 0; m < Of::high; ++m) {
@@ -172,7 +180,8 @@ __device__ __forceinline__ void finish(const ForwardTensors& tensors, const Quer
       const float inverse = heads.mask.kept / total;
       const int row = warp_row + m * 16 + half * 8 + fragment_row();
       if (row >= tile.rows || first_seen(queries, heads, tile, row) >= tile.keys) continue;
-      if (lse != nullptr && fragment_column() == 0) lse[row] = state.largest[m][half] * heads.scale + logarithm_of_total(total);
+      if (tensors.lse != nullptr && fragment_column() == 0)
+        *lse_of(tensors, queries, heads, tile, row) = state.largest[m][half] * heads.scale + logarithm_of_total(total);
 #pragma unroll
       for (int n = 0; n < Of::size / 8; ++n) {
         const int column = n * 8 + fragment_column();
@@ -189,14 +198,14 @@ __global__ void __launch_bounds__(Sizes<size>::threads, Sizes<size>::high)
   using Of = Sizes<size>;
   constexpr int high = Of::high, wide = Of::wide, warp_rows = Of::warp_rows;
   auto& shared = shared_memory<ForwardShared<Of>>();
-  const TileOrder::Place at = order.at(blockIdx.x);
-  const std::int64_t number = at.head / heads.shape.heads;
+  const TileOrder::Place place = order.at(blockIdx.x);
+  const std::int64_t number = place.head / heads.shape.heads;
   const Queries queries = source.at(number);
   const int head_size = static_cast<int>(heads.shape.head_size), count = static_cast<int>(queries.count);
-  const int first = static_cast<int>(order.tiles - 1 - at.tile) * tile_rows;
+  const int first = static_cast<int>(order.tiles - 1 - place.tile) * tile_rows;
   if (first >= count) return;
   Tile tile;
-  tile.head = static_cast<int>(at.head - number * heads.shape.heads);
+  tile.head = static_cast<int>(place.head - number * heads.shape.heads);
   tile.column = static_cast<int>(heads.column_of(tile.head));
   tile.kv_column = static_cast<int>(heads.column_of(heads.shape.kv_head_of(tile.head)));
   tile.first_row = queries.first_row + first;
@@ -207,23 +216,24 @@ __global__ void __launch_bounds__(Sizes<size>::threads, Sizes<size>::high)
   tile.end = tile.place + tile.rows < tile.keys ? tile.place + tile.rows : tile.keys;
   if (tile.first >= tile.end) return;
 
-  const auto load = [&](int block, int stage) {
-    const std::int64_t row = queries.key_row(block);
-    load_rows<size, block_keys, Of::threads>(shared.stages[stage].block.k, tensors.k, row, tile.kv_column, 0, tile.keys - block,
-                                             head_size);
-    load_rows<size, block_keys, Of::threads>(shared.stages[stage].block.v, tensors.v, row, tile.kv_column, 0, tile.keys - block,
-                                             head_size);
+  const auto load = [&](const Queries& of, const Tile& at, int block, int stage) {
+    const std::int64_t row = of.key_row(block);
+    auto& to = shared.stages[stage].block;
+    load_rows<size, block_keys, Of::threads>(to.k, tensors.k, row, at.kv_column, 0, at.keys - block, head_size);
+    load_rows<size, block_keys, Of::threads>(to.v, tensors.v, row, at.kv_column, 0, at.keys - block, head_size);
     copies_commit();
   };
+  if (threadIdx.x == 0) {
+    shared.queries = queries;
+    shared.tile = tile;
+  }
   load_rows<size, tile_rows, Of::threads>(shared.stages[Of::q_stage].q, tensors.q, tile.first_row, tile.column, 0, tile.rows,
                                           head_size);
-  load(tile.first, 0);
+  load(queries, tile, tile.first, 0);
   const int warp_row = warp_of_block() * warp_rows, warp_place = tile.place + warp_row;
-  float* const lse =
-      tensors.lse == nullptr ? nullptr : tensors.lse + (queries.sample * heads.shape.heads + tile.head) * count + first;
   RowStates<Of> state;
   typename Of::Sums sums;
-  start<Of>(tensors, heads, tile, lse, warp_row, state, sums);
+  start<Of>(tensors, queries, heads, tile, warp_row, state, sums);
   const int latest = first_seen(queries, heads, tile, warp_row + warp_rows - 1);
   const float f = heads.scale * log2_e;
 
@@ -231,26 +241,27 @@ __global__ void __launch_bounds__(Sizes<size>::threads, Sizes<size>::high)
   __syncthreads();
   const typename Of::Rows q(shared.stages[Of::q_stage].q.x + warp_row * row_step<size>);
   int stage = 0;
+  const int end = tile.end;
 #pragma unroll 1
-  for (int block = tile.first; block < tile.end; block += block_keys, stage ^= 1) {
+  for (int block = tile.first; block < end; block += block_keys, stage ^= 1) {
     copies_wait<0>();
     __syncthreads();
-    if (block + block_keys < tile.end) load(block + block_keys, stage ^ 1);
-    if (warp_row >= tile.rows || block >= warp_place + warp_rows) continue;
+    if (block + block_keys < end) load(shared.queries, shared.tile, block + block_keys, stage ^ 1);
+    if (warp_row >= shared.tile.rows || block >= warp_place + warp_rows) continue;
     Bits<high, wide> kept = 0;
-    if (heads.drops) kept = draw_kept<high, wide, false>(heads, queries.sample, tile.head, warp_place, block);
+    if (heads.drops) kept = draw_kept<high, wide, false>(heads, shared.queries.sample, shared.tile.head, warp_place, block);
     typename Of::Scores scores;
     score_product<size, high, wide>(q, shared.stages[stage].block.k.x, scores);
     if (heads.softcap > 0) cap_scores<high, wide>(heads.softcap, scores);
-    if (block + block_keys > warp_place + 1 || block + block_keys > tile.keys || latest > block)
-      hide<Of>(queries, heads, tile, warp_row, block, scores);
+    if (block + block_keys > warp_place + 1 || block + block_keys > shared.tile.keys || latest > block)
+      hide<Of>(shared.queries, heads, shared.tile, warp_row, block, scores);
     weigh<Of>(f, scores, state, sums);
     typename Of::Weights weights;
     round_to_pairs<high, wide>(scores, weights);
     if (heads.drops) drop<Of>(kept, weights);
     value_product<size, high, wide>(weights, shared.stages[stage].block.v.x, sums);
   }
-  finish<Of>(tensors, queries, heads, tile, lse, warp_row, state, sums);
+  finish<Of>(tensors, shared.queries, heads, shared.tile, warp_row, state, sums);
 }
 
 template <class Source>
