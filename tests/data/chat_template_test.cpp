@@ -113,6 +113,90 @@ TEST(ChatTemplate, TeachesTurnsWhereNothingIsMarked) {
             (Parts{"A<end>", "<think></think>B<end>"}));
 }
 
+Json calls(const char* name, const char* content = "") {
+  const Json call = Json::Object{{"function", Json::Object{{"name", name}, {"arguments", Json::Object{{"x", 1}}}}}};
+  return Json::Object{{"role", "assistant"}, {"content", content}, {"tool_calls", Json::Array{call}}};
+}
+const Json::Array asks_tool = {message("user", "How warm?"), calls("look"),          message("tool", "It is 20"),
+                               message("assistant", "A"),    message("user", "So?"), message("assistant", "B")};
+
+TEST(ChatTemplate, TeachesNothingThatToolsAndUsersWrote) {
+  // The prompt begins with a line break that the turns do not have.
+  const ChatTemplate breaks(
+      "{% for m in messages %}{% if m.tool_calls %}\n<assistant>{{ m.tool_calls | tojson }}<end>{% elif m.role == 'tool' %}\n"
+      "<tool>{{ m.content }}<end>{% else %}<{{ m.role }}>{{ m.content }}<end>{% endif %}{% endfor %}"
+      "{{ '\\n<assistant>' if add_generation_prompt }}",
+      "t");
+  const std::string call = R"([{"function": {"name": "look", "arguments": {"x": 1}}}]<end>)";
+  EXPECT_EQ(taught(breaks, asks_tool), (Parts{call, "A<end>", "B<end>"}));
+  // Calls, their result and the answer are one turn.
+  const ChatTemplate joins(
+      "{% set ns = namespace(open=false) %}{% for m in messages %}{% if m.role == 'user' %}{{ '<end>' if ns.open }}<user>{{ "
+      "m.content }}<end>{% set ns.open = false %}{% else %}{{ '<assistant>' if not ns.open }}{% set ns.open = true %}"
+      "{{ m.tool_calls | tojson + '<called>' if m.tool_calls else m.content }}{% endif %}{% endfor %}"
+      "{{ '<end>' if ns.open }}{{ '<assistant>' if add_generation_prompt }}",
+      "t");
+  EXPECT_EQ(taught(joins, asks_tool), (Parts{call.substr(0, call.size() - 5) + "<called>", "A<end>", "B<end>"}));
+  // A result that is written with the answer cannot be told from it.
+  const ChatTemplate late(
+      "{% for m in messages %}{% if m.role == 'tool' %}{% elif loop.index0 and messages[loop.index0 - 1].role == 'tool' %}"
+      "<assistant>{{ messages[loop.index0 - 1].content ~ m.content }}<end>{% else %}<{{ m.role }}>{{ m.content }}<end>{% endif %}"
+      "{% endfor %}{{ '<assistant>' if add_generation_prompt }}",
+      "t");
+  EXPECT_EQ(said_of([&] { taught(late, asks_tool); }),
+            "t: message 3 (tool) would be taught, for it lies in a turn of the assistant");
+  // A user's words may be part of a mark.
+  const ChatTemplate plain(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}{{ '<assistant>' if add_generation_prompt }}", "t");
+  EXPECT_EQ(taught(plain, {message("user", "end"), message("assistant", "A")}), Parts{"A<end>"});
+}
+
+TEST(ChatTemplate, TeachesCallsWithoutAContent) {
+  // A line break stands before calls that follow a content, and earlier turns have no thinking.
+  const ChatTemplate thinks(
+      "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}<think></think>{% endif %}{{ m.content }}"
+      "{% for c in m.tool_calls %}{{ '\n' if m.content }}<call>{{ c.function.name }}</call>{% endfor %}<end>{% endfor %}"
+      "{{ '<assistant>' if add_generation_prompt }}",
+      "t");
+  EXPECT_EQ(taught(thinks, asks_tool), (Parts{"<call>look</call><end>", "A<end>", "<think></think>B<end>"}));
+  // A content beside calls is not written; tools stand before the last user's words, so that the text of the first messages goes
+  // on in another way.
+  const ChatTemplate moves(
+      "{% set last = messages | selectattr('role', 'equalto', 'user') | list | length %}{% set ns = namespace(users=0) %}"
+      "{% for m in messages %}{% if m.role == 'user' %}{% set ns.users = ns.users + 1 %}{{ '[TOOLS]' if ns.users == last "
+      "}}[INST] "
+      "{{ m.content }}[/INST]{% elif m.tool_calls %}[CALLS]{{ m.tool_calls[0].function.name }}</s>{% elif m.role == 'tool' %}"
+      "[RESULT]{{ m.content }}[/RESULT]{% else %} {{ m.content }}</s>{% endif %}{% endfor %}",
+      "t");
+  EXPECT_EQ(taught(moves, asks_tool), (Parts{"[CALLS]look</s>", " A</s>", " B</s>"}));
+  EXPECT_EQ(said_of([&] { taught(ChatTemplate("{{ messages | length }}", "t"), {message("user", "Hi"), calls("look")}); }),
+            "t: the text loses the content of message 2 (assistant)");
+}
+
+TEST(ChatTemplate, TeachesTurnsApartFromEachOther) {
+  // The end of a turn is written where the next one is another's.
+  const ChatTemplate joins(
+      "{% for m in messages %}{{ '<' ~ m.role ~ '>' if loop.first or m.role != messages[loop.index0 - 1].role }}{{ m.content | "
+      "trim "
+      "}}{{ '<end>\n' if loop.last or m.role != messages[loop.index0 + 1].role }}{% endfor %}{{ '<assistant>' if "
+      "add_generation_prompt }}",
+      "t");
+  const Json::Array twice = {message("user", "Hi"), message("assistant", "A"), message("assistant", "B"), message("user", "So?"),
+                             message("assistant", "")};
+  const std::string why = said_of([&] { taught(joins, twice); });
+  EXPECT_TRUE(why.starts_with("t: a conversation that ends there and one that goes on differ in the end of message 2")) << why;
+  const ChatTemplate plain(
+      "{% for m in messages %}    ### {{ m.role }}:\n{{ m.content | trim }}\n\n{% endfor %}{{ '    ### assistant:\n' if "
+      "add_generation_prompt }}",
+      "t");
+  EXPECT_EQ(taught(plain, twice), (Parts{"A\n\n", "B\n\n", "\n\n"}));
+  // Nothing is taught of a turn of which nothing is written.
+  const ChatTemplate skips(
+      "{% for m in messages if m.content %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ '<assistant>' if add_generation_prompt }}",
+      "t");
+  EXPECT_EQ(said_of([&] { taught(skips, {message("user", "Hi"), message("assistant", ""), message("user", "So?")}); }), "");
+}
+
 TEST(ChatTemplate, RefusesWhatItCannotTell) {
   const ChatTemplate loses(
       "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}{{ messages | length }}", "t");

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/text/trimmed.h"
 #include "base/text/visible.h"
 
 namespace lockstep::data {
@@ -72,6 +73,30 @@ std::size_t common_end(std::string_view a, std::string_view b) {
 
 // Contents that no template takes apart, and that have no beginning and no end in common.
 constexpr std::string_view one_content = "0lockstep1", other_content = "2turn3";
+
+constexpr const char* mark_it = "use a template that marks what the model writes by {% generation %}";
+
+bool set_content(Json& message, std::string_view content) {
+  message.set("content", content);
+  return true;
+}
+// The name of the first function that a message calls.
+bool set_called(Json& message, std::string_view name) {
+  const Json* calls = message.find("tool_calls");
+  if (calls == nullptr || !calls->is_array() || calls->array().empty() || !calls->array().front().is_object()) return false;
+  Json::Array changed = calls->array();
+  Json call = changed.front();
+  const Json* function = call.find("function");
+  if (function != nullptr && function->is_object()) {
+    Json named = *function;
+    call.set("function", named.set("name", name));
+  } else {
+    call.set("name", name);
+  }
+  changed.front() = std::move(call);
+  message.set("tool_calls", std::move(changed));
+  return true;
+}
 
 }  // namespace
 
@@ -175,24 +200,43 @@ struct ChatTemplate::Turn {
   const std::string& text;
   std::size_t place;
 
-  /// The text of messages from the first on; nothing where the template refuses so few.
-  std::optional<std::string> beginning(std::size_t messages, Prompt prompt) const {
-    const auto end = conversation.messages.begin() + static_cast<std::ptrdiff_t>(messages);
+  struct Found {
+    std::size_t begin, end;
+    bool called;  ///< it is the name of a function
+  };
+
+  /// The text of messages; nothing where the template refuses them.
+  std::optional<std::string> written(const Json::Array& messages, Prompt prompt) const {
     try {
-      return owner.render({conversation.messages.begin(), end}, conversation, prompt, now).text;
+      return owner.render(messages, conversation, prompt, now).text;
     } catch (const UserError&) {
       return std::nullopt;
     }
   }
-  /// The text of the first messages, when this one's content is another.
-  std::string with(std::string_view content, std::size_t messages, Prompt prompt) const {
-    Json::Array changed(conversation.messages.begin(), conversation.messages.begin() + static_cast<std::ptrdiff_t>(messages));
-    changed[place].set("content", content);
-    return owner.render(changed, conversation, prompt, now).text;
+  Json::Array first(std::size_t messages) const {
+    return {conversation.messages.begin(), conversation.messages.begin() + static_cast<std::ptrdiff_t>(messages)};
+  }
+  /// The text of messages from the first on.
+  std::optional<std::string> beginning(std::size_t messages, Prompt prompt) const { return written(first(messages), prompt); }
+  /// Where the content of a message stands in `of`, the text of the first messages; of one that only calls tools, the first name.
+  /// The text with another content in its place tells. Nothing where it is not in the text, or not once.
+  std::optional<Found> find(std::size_t message, std::size_t messages, std::string_view of) const {
+    for (const auto& change : {set_content, set_called}) {
+      Json::Array changed = first(messages);
+      if (!change(changed[message], one_content)) continue;
+      const auto one = written(changed, Prompt::none);
+      change(changed[message], other_content);
+      const auto other = written(changed, Prompt::none);
+      if (!one || !other) continue;
+      const std::size_t start = common_start(*one, *other), end = common_end(*one, *other);
+      if (start + end > one->size() || one->substr(start, one->size() - start - end) != one_content) continue;
+      const std::size_t begin = common_start(of, std::string_view(*one).substr(0, start));
+      return Found{begin, std::max(begin, of.size() - std::min(common_end(of, *one), end)), change == set_called};
+    }
+    return std::nullopt;
   }
   [[noreturn]] void refuse(std::string_view why) const {
-    throw UserError(fmt::format("{}: {} of message {} (assistant)", owner.name_, why, place + 1),
-                    "use a template that marks what the model writes by {% generation %}");
+    throw UserError(fmt::format("{}: {} of message {} (assistant)", owner.name_, why, place + 1), mark_it);
   }
 };
 
@@ -219,48 +263,85 @@ ChatText ChatTemplate::teach(const Conversation& conversation, Prompt prompt, co
     }
   }
   for (std::size_t i = from; i < conversation.messages.size() && !template_.marks_generation(); ++i) {
-    if (conversation.messages[i].at("role").string() == "assistant")
-      made.taught.push_back(find_turn({*this, conversation, now, made.text, i}));
+    if (conversation.messages[i].at("role").string() != "assistant") continue;
+    Taught found = find_turn({*this, conversation, now, made.text, i});
+    if (!made.taught.empty()) found.begin = std::max(found.begin, made.taught.back().end);
+    if (found.begin < found.end) made.taught.push_back(found);
   }
+  if (!template_.marks_generation()) demand_own(conversation, made, now);
   return made;
+}
+
+// Nothing that others wrote is taught. Short texts are part of marks, so the text with another content tells.
+void ChatTemplate::demand_own(const Conversation& conversation, const ChatText& made, const std::tm& now) const {
+  const Json::Array& messages = conversation.messages;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const Json* content = messages[i].find("content");
+    if (messages[i].at("role").string() == "assistant" || content == nullptr || !content->is_string()) continue;
+    const std::string_view words = trimmed(content->string());
+    const auto has = [&](const Taught& part) {
+      return std::string_view(made.text).substr(part.begin, part.end - part.begin).find(words) != words.npos;
+    };
+    if (words.empty() || std::ranges::none_of(made.taught, has)) continue;
+    const auto found = Turn{*this, conversation, now, made.text, i}.find(i, messages.size(), made.text);
+    const auto holds = [&](const Taught& part) { return found && found->begin < part.end && found->end > part.begin; };
+    if (std::ranges::any_of(made.taught, holds))
+      throw UserError(fmt::format("{}: message {} ({}) would be taught, for it lies in a turn of the assistant", name_, i + 1,
+                                  visible(messages[i].at("role").string())),
+                      mark_it);
+  }
 }
 
 // The turn is what its message adds to the text of those before it, where the whole text begins so.
 Taught ChatTemplate::find_turn(const Turn& turn) const {
   const auto header = turn.beginning(turn.place, Prompt::added), whole = turn.beginning(turn.place + 1, Prompt::none);
-  if (header && whole && turn.text.starts_with(*header) && turn.text.starts_with(*whole) && whole->size() >= header->size())
-    return {header->size(), whole->size()};
-  const Json* content = turn.conversation.messages[turn.place].find("content");
-  if (content == nullptr || !content->is_string()) turn.refuse("the text does not show the turn");
-  const auto before = turn.beginning(turn.place, Prompt::none);
-  return find_content(turn, header && before && header->starts_with(*before) ? header->substr(before->size()) : "");
+  const bool begins = header && turn.text.starts_with(*header);
+  if (begins && whole && turn.text.starts_with(*whole) && whole->size() >= header->size()) return {header->size(), whole->size()};
+  // Some templates write a turn in another way once more follow: they leave its thinking out.
+  const auto found = turn.find(turn.place, turn.conversation.messages.size(), turn.text);
+  if (!found) turn.refuse("the text loses the content");
+  return {begins ? std::min(header->size(), found->begin) : find_begin(turn, found->begin, found->called, header.value_or("")),
+          find_end(turn, found->end, whole)};
 }
 
-// Some templates write a turn in another way once more follow: they leave its thinking out. Then the text with another content
-// tells where the content stands. `header`: what the template writes before an answer.
-Taught ChatTemplate::find_content(const Turn& turn, const std::string& header) const {
-  const std::size_t all = turn.conversation.messages.size();
-  const std::string one = turn.with(one_content, all, Prompt::none), other = turn.with(other_content, all, Prompt::none);
-  const std::size_t start = common_start(one, other), end = common_end(one, other);
-  if (start + end > one.size() || one.substr(start, one.size() - start - end) != one_content)
-    turn.refuse("the text loses the content");
-  Taught found{common_start(turn.text, std::string_view(one).substr(0, start)), 0};
-  found.end = turn.text.size() - std::min(common_end(turn.text, one), end);
-  found.end = std::max(found.begin, found.end);
-  // Up to its header the turn is the model's: thinking that the template adds, too.
-  const std::size_t header_at =
-      header.empty() || found.begin < header.size() ? std::string::npos : turn.text.rfind(header, found.begin - header.size());
-  if (header_at != std::string::npos) found.begin = header_at + header.size();
-  // So is what ends it.
-  const std::string last = turn.with(one_content, turn.place + 1, Prompt::none);
-  const std::string_view tail = std::string_view(last).substr(last.rfind(one_content) + one_content.size());
-  std::size_t same = common_start(std::string_view(turn.text).substr(found.end), tail);
+// Up to its header the turn is the model's: thinking that the template adds, and calls of tools, too. `header`: all that the
+// template writes before an answer.
+std::size_t ChatTemplate::find_begin(const Turn& turn, std::size_t begin, bool called, std::string_view header) const {
+  const std::size_t place = turn.place;
+  const auto before = turn.beginning(place, Prompt::none);
+  std::optional<Turn::Found> last = Turn::Found{0, 0, false}, earlier = last;
+  if (place > 0) {
+    last = turn.find(place - 1, turn.conversation.messages.size(), turn.text);
+    earlier = before ? turn.find(place - 1, place, *before) : std::nullopt;
+  }
+  std::size_t same = 0;
+  if (last && earlier && last->end <= begin && header.starts_with(*before)) {
+    const std::string_view between = std::string_view(turn.text).substr(last->end, begin - last->end);
+    // Templates write other white space before it where it follows messages.
+    std::string_view mark = header.substr(before->size());
+    mark.remove_prefix(std::min(mark.find_first_not_of(" \n"), mark.size()));
+    if (const std::size_t at = mark.empty() ? between.npos : between.rfind(mark); at != between.npos)
+      return last->end + at + mark.size();
+    const std::string_view lead = header.substr(earlier->end);
+    if (between.starts_with(lead)) return last->end + lead.size();
+    same = between.substr(0, common_start(between, lead)).find_last_of(">\n ") + 1;  // marks are taken whole
+  }
+  if (!called) return begin;
+  if (same == 0) turn.refuse("the text does not show the beginning");
+  return last->end + same;
+}
+
+// A turn ends with what the template writes behind its content where no other message follows. `whole`: the text up to it.
+std::size_t ChatTemplate::find_end(const Turn& turn, std::size_t content_end, const std::optional<std::string>& whole) const {
+  const auto found = whole ? turn.find(turn.place, turn.place + 1, *whole) : std::nullopt;
+  if (!found) turn.refuse("a conversation that ends there does not show the end");
+  const std::string_view tail = std::string_view(*whole).substr(found->end);
+  std::size_t same = common_start(std::string_view(turn.text).substr(content_end), tail);
   if (same < tail.size()) {  // the text's own end follows the turn's there; marks are taken whole
     same = tail.substr(0, same).find_last_of(">\n ") + 1;
     if (same == 0) turn.refuse("a conversation that ends there and one that goes on differ in the end");
   }
-  found.end += same;
-  return found;
+  return content_end + same;
 }
 
 }  // namespace lockstep::data

@@ -66,8 +66,10 @@ class ChatTemplate {
   struct Turn;
   jinja::Rendered render(const Json::Array& messages, const Conversation& conversation, Prompt prompt, const std::tm& now) const;
   std::size_t marked_before(const Conversation& conversation, std::size_t from, const std::tm& now) const;
+  void demand_own(const Conversation& conversation, const ChatText& made, const std::tm& now) const;
   Taught find_turn(const Turn& turn) const;
-  Taught find_content(const Turn& turn, const std::string& header) const;
+  std::size_t find_begin(const Turn& turn, std::size_t begin, bool called, std::string_view header) const;
+  std::size_t find_end(const Turn& turn, std::size_t content_end, const std::optional<std::string>& whole) const;
 
   std::string name_, source_;
   jinja::Template template_;
