@@ -10,7 +10,7 @@
 #include "app/cli/day.h"
 #include "base/error.h"
 #include "base/text/visible.h"
-#include "data/chat/chat_template.h"
+#include "data/chat/chat_teacher.h"
 
 namespace lockstep::app {
 namespace {
@@ -83,6 +83,7 @@ int run(const Arguments& arguments) {
   std::string out;
   if (options.taught) {
     const data::ChatText text = written.teach(chat, prompt, day);
+    data::demand_turns(written, chat, text.text, day);
     Json::Array parts;
     for (const data::Taught& part : text.taught) parts.emplace_back(text.text.substr(part.begin, part.end - part.begin));
     out = Json(std::move(parts)).dump() + "\n";

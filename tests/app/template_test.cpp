@@ -56,6 +56,13 @@ TEST_F(TemplateCommand, PrintsWhatIsTaughtAsJson) {
   EXPECT_EQ(outcome.out, "[\"Yes</s>\"]\n");
 }
 
+TEST_F(TemplateCommand, TeachesNoTurnsOfWhichTheContentIsLost) {
+  std::ofstream(at("t")) << "{% for m in messages %}<{{ m.role }}>{{ m.content[0].text }}<end>{% endfor %}";
+  const Printed outcome = run({"--taught"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find(" loses the content of message 1 (user)\n"), std::string::npos) << outcome.err;
+}
+
 TEST_F(TemplateCommand, RefusesWithTheTemplatesWords) {
   std::ofstream(at("t")) << "{{ raise_exception('System role not supported') }}";
   const Printed outcome = run({});

@@ -62,7 +62,39 @@ std::string_view called_by(const Json& message) {
   return text_of_member(function != nullptr && function->is_object() ? *function : call, "name");
 }
 
+// Whether a message's content makes a difference to the text: a template may write it in another way, or in another place.
+bool shows(const ChatTemplate& writes, const Conversation& chat, std::size_t message, const std::tm& now) {
+  Conversation other = chat;
+  other.messages[message].set("content", marker);
+  try {
+    return writes.write(other, ChatTemplate::Prompt::none, now).find(marker) != std::string::npos;
+  } catch (const UserError&) {
+    return true;  // the template reads it
+  }
+}
+
 }  // namespace
+
+bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::string_view text, const std::tm& now) {
+  const auto lost = [&](std::size_t i, const char* what) {
+    throw UserError(fmt::format("the template {} loses the {} of message {} ({})", writes.name(), what, i + 1,
+                                visible(chat.messages[i].at("role").string())),
+                    "take a template that writes it, or leave the message out");
+  };
+  bool thinking_lost = false;
+  for (std::size_t i = 0, at = 0; i < chat.messages.size(); ++i) {
+    const Json& message = chat.messages[i];
+    const std::string_view content = text_of_member(message, "content"), thinking = thinking_of(message);
+    if (const std::size_t found = text.find(content, at); found != text.npos) {
+      at = found + content.size();
+    } else if (!shows(writes, chat, i, now)) {
+      lost(i, "content");
+    }
+    thinking_lost = thinking_lost || text.find(thinking) == text.npos;
+    if (text.find(called_by(message)) == text.npos) lost(i, "calls of tools");
+  }
+  return thinking_lost;
+}
 
 ChatCounts& ChatCounts::operator+=(const ChatCounts& more) {
   dropped += more.dropped;
@@ -104,7 +136,7 @@ std::optional<ChatText> ChatTeacher::teach(const Json& json, ChatCounts& counts)
   } else {
     made = template_of(chat).teach(chat, ChatTemplate::Prompt::none, rules_.now, first_taught(row));
   }
-  demand_turns(chat, made.text, counts);
+  if (demand_turns(template_of(chat), chat, made.text, rules_.now)) ++counts.thinking;
   if (made.taught.empty()) ++counts.silent;
   return made;
 }
@@ -146,39 +178,6 @@ std::int64_t ChatTeacher::tokens(std::string_view text) const {
   std::vector<std::int32_t> ids(tokenizer_->room(text.size()));
   std::string unknown;
   return static_cast<std::int64_t>(tokenizer_->encode(text, ids, unknown));
-}
-
-// Every message is in the text, one behind the other. Earlier thinking need not be.
-void ChatTeacher::demand_turns(const Conversation& chat, std::string_view text, ChatCounts& counts) const {
-  const auto lost = [&](std::size_t i, const char* what) {
-    throw UserError(fmt::format("the template {} loses the {} of message {} ({})", template_.name(), what, i + 1,
-                                visible(chat.messages[i].at("role").string())),
-                    "take a template that writes it, or leave the message out");
-  };
-  bool thinking_lost = false;
-  for (std::size_t i = 0, at = 0; i < chat.messages.size(); ++i) {
-    const Json& message = chat.messages[i];
-    const std::string_view content = text_of_member(message, "content"), thinking = thinking_of(message);
-    if (const std::size_t found = text.find(content, at); found != text.npos) {
-      at = found + content.size();
-    } else if (!shows(chat, i)) {
-      lost(i, "content");
-    }
-    thinking_lost = thinking_lost || text.find(thinking) == text.npos;
-    if (text.find(called_by(message)) == text.npos) lost(i, "calls of tools");
-  }
-  if (thinking_lost) ++counts.thinking;
-}
-
-// Whether a message's content makes a difference to the text: a template may write it in another way, or in another place.
-bool ChatTeacher::shows(const Conversation& chat, std::size_t message) const {
-  Conversation other = chat;
-  other.messages[message].set("content", marker);
-  try {
-    return write(other).find(marker) != std::string::npos;
-  } catch (const UserError&) {
-    return true;  // the template reads it
-  }
 }
 
 }  // namespace lockstep::data

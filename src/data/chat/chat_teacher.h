@@ -44,6 +44,10 @@ struct ChatCounts {
   ChatCounts& operator+=(const ChatCounts& more);
 };
 
+/// Throws UserError unless each message of a conversation is in its text, one behind the other, and the first function that it
+/// calls. Returns whether earlier thinking is left out.
+bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::string_view text, const std::tm& now);
+
 class ChatTeacher {
  public:
   /// `folder`: the tokenizer's, with its template and special tokens; empty: it has none. `tokenizer` counts tokens and outlives
@@ -64,8 +68,6 @@ class ChatTeacher {
   std::size_t first_taught(const ChatRow& row) const;
   bool fit(ChatRow& row, ChatCounts& counts) const;
   std::int64_t tokens(std::string_view text) const;
-  void demand_turns(const Conversation& chat, std::string_view text, ChatCounts& counts) const;
-  bool shows(const Conversation& chat, std::size_t message) const;
 
   ChatRules rules_;
   RowForm form_;
