@@ -197,6 +197,25 @@ TEST(ChatTemplate, TeachesTurnsApartFromEachOther) {
   EXPECT_EQ(said_of([&] { taught(skips, {message("user", "Hi"), message("assistant", ""), message("user", "So?")}); }), "");
 }
 
+TEST(ChatTemplate, APromptThatIsAlwaysWrittenIsNotTaught) {
+  const Json::Array chat = {message("system", "S"), message("user", "Hi"), message("assistant", "A"), message("user", "So?"),
+                            message("assistant", "B")};
+  for (const char* said : {"<|end|>", "<|said|><|end|>"}) {
+    for (const char* opens : {"<|", "<|start|><|", "### "}) {
+      const std::string end = std::string(said) + "\n", start = opens;
+      const ChatTemplate always("<s>{% for m in messages %}" + start + "{{ m.role }}|>\n{{ m.content }}" + end + "{% endfor %}" +
+                                    start + "{{ 'assistant|>\n' }}",
+                                "t");
+      EXPECT_EQ(taught(always, chat), (Parts{"A" + end, "B" + end})) << end << start;
+    }
+  }
+  const ChatTemplate never(
+      "{% for m in messages %}{{ '[INST]' + m.content + '[/INST]' if m.role == 'user' else m.content + '</s>' }}"
+      "{% endfor %}",
+      "t");
+  EXPECT_EQ(taught(never, {chat.begin() + 1, chat.end()}), (Parts{"A</s>", "B</s>"}));
+}
+
 TEST(ChatTemplate, RefusesWhatItCannotTell) {
   const ChatTemplate loses(
       "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}{{ messages | length }}", "t");

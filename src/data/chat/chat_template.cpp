@@ -76,6 +76,26 @@ constexpr std::string_view one_content = "0lockstep1", other_content = "2turn3";
 
 constexpr const char* mark_it = "use a template that marks what the model writes by {% generation %}";
 
+// How much of `marks`, which stand behind a content of `text`, belongs to its turn. A prompt stands at the end of the text, so
+// the mark that opens a turn is there once more than the one that closes it. Marks are taken whole.
+std::size_t closing(std::string_view marks, std::string_view text) {
+  const auto count = [&](std::string_view mark) {
+    std::size_t times = 0;
+    for (std::size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + mark.size())) ++times;
+    return times;
+  };
+  std::size_t all = 0, own = 0, before = 0;
+  while (true) {
+    const std::size_t last = marks.find_first_of(">]\n", all);
+    if (last == marks.npos) return own > 0 ? own : all;
+    const std::size_t end = std::min(marks.find_first_not_of('\n', last + 1), marks.size());
+    const std::size_t times = count(marks.substr(all, end - all));
+    if (all > 0 && times == before + 1) own = all;
+    before = times;
+    all = end;
+  }
+}
+
 bool set_content(Json& message, std::string_view content) {
   message.set("content", content);
   return true;
@@ -296,12 +316,13 @@ void ChatTemplate::demand_own(const Conversation& conversation, const ChatText& 
 Taught ChatTemplate::find_turn(const Turn& turn) const {
   const auto header = turn.beginning(turn.place, Prompt::added), whole = turn.beginning(turn.place + 1, Prompt::none);
   const bool begins = header && turn.text.starts_with(*header);
-  if (begins && whole && turn.text.starts_with(*whole) && whole->size() >= header->size()) return {header->size(), whole->size()};
+  const std::size_t own = whole ? own_end(turn, *whole) : 0;
+  if (begins && whole && turn.text.starts_with(whole->substr(0, own)) && own >= header->size()) return {header->size(), own};
   // Some templates write a turn in another way once more follow: they leave its thinking out.
   const auto found = turn.find(turn.place, turn.conversation.messages.size(), turn.text);
   if (!found) turn.refuse("the text loses the content");
   return {begins ? std::min(header->size(), found->begin) : find_begin(turn, found->begin, found->called, header.value_or("")),
-          find_end(turn, found->end, whole)};
+          find_end(turn, found->end, whole, own)};
 }
 
 // Up to its header the turn is the model's: thinking that the template adds, and calls of tools, too. `header`: all that the
@@ -331,11 +352,30 @@ std::size_t ChatTemplate::find_begin(const Turn& turn, std::size_t begin, bool c
   return last->end + same;
 }
 
-// A turn ends with what the template writes behind its content where no other message follows. `whole`: the text up to it.
-std::size_t ChatTemplate::find_end(const Turn& turn, std::size_t content_end, const std::optional<std::string>& whole) const {
+// Where the last turn of `whole` ends. Some templates write a prompt for an answer behind it, asked or not: what they write
+// before a user's message tells where that begins.
+std::size_t ChatTemplate::own_end(const Turn& turn, const std::string& whole) const {
+  if (source_.find("add_generation_prompt") != std::string::npos) return whole.size();
+  const std::size_t messages = turn.place + 1;
+  Conversation longer{turn.first(messages), turn.conversation.variables};
+  longer.messages.emplace_back(Json::Object{{"role", "user"}, {"content", other_content}});
+  const auto next = turn.written(longer.messages, Prompt::none);
+  if (!next) return whole.size();
+  const auto content = turn.find(turn.place, messages, whole);
+  const auto same_content = Turn{*this, longer, turn.now, *next, turn.place}.find(turn.place, messages + 1, *next);
+  if (!content || !same_content) return whole.size();
+  const std::string_view rest = std::string_view(whole).substr(content->end);
+  const std::size_t same = common_start(rest, std::string_view(*next).substr(same_content->end));
+  return same == rest.size() ? whole.size() : content->end + closing(rest.substr(0, same), whole);
+}
+
+// A turn ends with what the template writes behind its content where no other message follows. `whole`: the text up to it, with
+// the turn's end at `own`.
+std::size_t ChatTemplate::find_end(const Turn& turn, std::size_t content_end, const std::optional<std::string>& whole,
+                                   std::size_t own) const {
   const auto found = whole ? turn.find(turn.place, turn.place + 1, *whole) : std::nullopt;
-  if (!found) turn.refuse("a conversation that ends there does not show the end");
-  const std::string_view tail = std::string_view(*whole).substr(found->end);
+  if (!found || found->end > own) turn.refuse("a conversation that ends there does not show the end");
+  const std::string_view tail = std::string_view(*whole).substr(found->end, own - found->end);
   std::size_t same = common_start(std::string_view(turn.text).substr(content_end), tail);
   if (same < tail.size()) {  // the text's own end follows the turn's there; marks are taken whole
     same = tail.substr(0, same).find_last_of(">\n ") + 1;
