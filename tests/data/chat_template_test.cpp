@@ -216,6 +216,18 @@ TEST(ChatTemplate, APromptThatIsAlwaysWrittenIsNotTaught) {
   EXPECT_EQ(taught(never, {chat.begin() + 1, chat.end()}), (Parts{"A</s>", "B</s>"}));
 }
 
+TEST(ChatTemplate, GetsMessagesAsTransformersHandsThem) {
+  const ChatTemplate prints("{% for m in messages %}{{ m | tojson }}{{ m.content is defined }}\n{% endfor %}", "t");
+  const auto written = [&](const char* given) { return prints.write({Json::parse(given).array()}, Prompt::none, day()); };
+  EXPECT_EQ(written(R"([{"role": "user", "content": null, "tool_calls": null}])"), "{\"role\": \"user\"}False\n");
+  EXPECT_EQ(written(R"([{"content": "A", "reasoning": "r"}])"),
+            R"({"thinking": "r", "content": "A", "reasoning": "r", "reasoning_content": "r"}True)"
+            "\n");
+  EXPECT_EQ(written(R"([{"content": "A", "thinking": "t", "reasoning_content": "c"}])"),
+            R"({"thinking": "t", "content": "A", "reasoning_content": "c"}True)"
+            "\n");
+}
+
 TEST(ChatTemplate, RefusesWhatItCannotTell) {
   const ChatTemplate loses(
       "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}{{ messages | length }}", "t");

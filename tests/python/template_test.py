@@ -62,11 +62,18 @@ KEPT = json.loads((Path(__file__).resolve().parents[1] / "data" / "template_case
 DATA = KEPT["variables"]
 
 
+def normalised(message):
+    """As transformers 5 hands a message to a template."""
+    message = {key: value for key, value in message.items() if value is not None}
+    thinking = next((message[key] for key in ("reasoning_content", "thinking", "reasoning") if key in message), None)
+    return message if thinking is None else {"thinking": thinking, **message, "reasoning_content": thinking}
+
+
 def expected(template, messages, prompt=False, variables=None):
     Generation.taught = []
     given = {"tools": None, "documents": None, "bos_token": "<s>", "eos_token": "</s>", **(variables or {})}
     try:
-        text = ENVIRONMENT.from_string(template).render(messages=messages, add_generation_prompt=prompt, **given)
+        text = ENVIRONMENT.from_string(template).render(messages=[normalised(one) for one in messages], add_generation_prompt=prompt, **given)
         return text, Generation.taught
     except Exception as error:
         return error, []

@@ -71,6 +71,25 @@ std::size_t common_end(std::string_view a, std::string_view b) {
   return length;
 }
 
+// As transformers 5 hands messages to templates (utils/chat_template_utils.py, _normalize_chat_messages and
+// _alias_reasoning_fields): without members that are null, and with thinking under the names that templates read.
+Json normalised(const Json& message) {
+  Json::Object members;
+  for (const auto& member : message.object()) {
+    if (!member.second.is_null()) members.push_back(member);
+  }
+  const auto named = [&](std::string_view key) { return std::ranges::find(members, key, &Json::Object::value_type::first); };
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    if (named(name) == members.end()) continue;
+    const Json thinking = named(name)->second;
+    if (named("thinking") == members.end()) members.emplace_back("thinking", thinking);
+    std::rotate(members.begin(), named("thinking"), named("thinking") + 1);
+    if (named("reasoning_content") == members.end()) members.emplace_back("reasoning_content", thinking);
+    break;
+  }
+  return members;
+}
+
 // Contents that no template takes apart, and that have no beginning and no end in common.
 constexpr std::string_view one_content = "0lockstep1", other_content = "2turn3";
 
@@ -203,7 +222,9 @@ jinja::Rendered ChatTemplate::render(const Json::Array& messages, const Conversa
   variables.emplace_back("tools", nullptr);
   variables.emplace_back("documents", nullptr);
   variables.insert(variables.end(), conversation.variables.begin(), conversation.variables.end());
-  variables.emplace_back("messages", messages);
+  Json::Array given(messages.size());
+  std::ranges::transform(messages, given.begin(), normalised);
+  variables.emplace_back("messages", std::move(given));
   variables.emplace_back("add_generation_prompt", prompt == Prompt::added);
   return template_.render(variables, {.now = now});
 }
