@@ -257,6 +257,29 @@ TEST(ChatTemplate, ComesFromAModelsFolder) {
             std::string::npos);
 }
 
+TEST(ChatTemplate, ComesFromTheFilesOfAFolderAsInTransformers) {
+  const TempFolder folder;
+  const auto write = [&](const char* name, const char* text) { std::ofstream(folder / name) << text; };
+  const auto written = [&](bool tools) { return ChatTemplate::open(folder.path(), tools).write({}, Prompt::none, day()); };
+  write("chat_template.jinja", "{{ bos_token }}{{ eos_token }}");
+  write("special_tokens_map.json", R"({"bos_token": "<b>", "eos_token": {"content": "<e>"}})");
+  EXPECT_EQ(written(false), "<b><e>");
+  EXPECT_EQ(written(true), "<b><e>");
+  std::filesystem::create_directory(folder / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "{{ bos_token }}tools");
+  EXPECT_EQ(written(true), "<b>tools");
+  EXPECT_EQ(written(false), "<b><e>");
+  // A tokenizer_config.json goes after the map, unless it lists added tokens.
+  write("tokenizer_config.json", R"({"bos_token": "<s>"})");
+  EXPECT_EQ(written(false), "<b><e>");
+  write("tokenizer_config.json", R"({"bos_token": "<s>", "added_tokens_decoder": {}})");
+  EXPECT_EQ(written(false), "<s>");
+  EXPECT_EQ(ChatTemplate::find_in(folder.path())->write({}, Prompt::none, day()), "<s>");
+  write("tokenizer_config.json", "{}");
+  write("special_tokens_map.json", "{");
+  EXPECT_NE(said_of([&] { written(false); }).find("special_tokens_map.json: not valid JSON"), std::string::npos);
+}
+
 TEST(ChatTemplate, ReadsConversations) {
   const Conversation read = conversation_from_json(Json::parse(R"({"messages": [{"role": "user"}], "tools": [1]})"), "f");
   EXPECT_EQ(read.messages.size(), 1);

@@ -36,21 +36,21 @@ struct ChatText {
 class ChatTemplate {
  public:
   /// From a template's file, a tokenizer_config.json, or the folder of a model; or the template of that name (chatml, ...). Takes
-  /// the special tokens of a tokenizer_config.json that is there. `with_tools`: the template for tools, where there are several.
+  /// the special tokens that a folder says. `with_tools`: the template for tools, where there are several.
   static ChatTemplate open(const std::string& file_or_name, bool with_tools = false);
   ChatTemplate(std::string_view source, std::string name, Json::Object tokens = {});
 
   /// "bos_token" and the like, which the template writes.
   void set_token(const std::string& name, std::string text);
-  /// Takes those of a folder's tokenizer_config.json. Returns whether there is one.
+  /// Takes those of a folder's tokenizer_config.json and special_tokens_map.json. Returns whether there is one.
   bool take_tokens(const io::Path& folder);
   /// Whether the template names a token whose text nothing has said: it would write nothing for it.
   bool lacks(const std::string& token) const;
   const std::string& name() const { return name_; }
   /// The template of a model's folder, if it has one.
   static std::optional<ChatTemplate> find_in(const io::Path& folder);
-  /// The same of the texts of "chat_template.jinja" and "tokenizer_config.json", members of an object, of which any may be
-  /// missing.
+  /// The same of the texts of "chat_template.jinja", "tokenizer_config.json" and "special_tokens_map.json", members of an object,
+  /// of which any may be missing.
   static std::optional<ChatTemplate> from_texts(const Json& texts, const std::string& where);
   /// Whether a model's folder has a file for a template.
   static bool is_in(const io::Path& folder);
