@@ -72,7 +72,7 @@ Json config_of(const Json& texts, const std::string& folder) {
 
 // The file of a model's folder that has its template: with tools another one where there are several.
 io::Path template_in(const io::Path& folder, bool with_tools) {
-  const io::Path tools = folder / more_templates / "tool_use.jinja";
+  io::Path tools = folder / more_templates / "tool_use.jinja";
   if (with_tools && io::exists(tools)) return tools;
   return folder / (io::exists(folder / template_file) ? template_file : config_file);
 }
