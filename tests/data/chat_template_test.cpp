@@ -203,10 +203,12 @@ TEST(ChatTemplate, APromptThatIsAlwaysWrittenIsNotTaught) {
   for (const char* said : {"<|end|>", "<|said|><|end|>"}) {
     for (const char* opens : {"<|", "<|start|><|", "### "}) {
       const std::string end = std::string(said) + "\n", start = opens;
-      const ChatTemplate always("<s>{% for m in messages %}" + start + "{{ m.role }}|>\n{{ m.content }}" + end + "{% endfor %}" +
-                                    start + "{{ 'assistant|>\n' }}",
-                                "t");
-      EXPECT_EQ(taught(always, chat), (Parts{"A" + end, "B" + end})) << end << start;
+      for (const char* rest : {"", "{{ '<think>' if add_generation_prompt }}"}) {
+        const ChatTemplate always("<s>{% for m in messages %}" + start + "{{ m.role }}|>\n{{ m.content }}" + end +
+                                      "{% endfor %}" + start + "{{ 'assistant|>\n' }}" + rest,
+                                  "t");
+        EXPECT_EQ(taught(always, chat), (Parts{"A" + end, "B" + end})) << end << start << rest;
+      }
     }
   }
   const ChatTemplate never(

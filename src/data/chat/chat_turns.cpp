@@ -213,18 +213,23 @@ std::size_t ChatTemplate::find_begin(const Turn& turn, std::size_t begin, bool c
 // Where the last turn of `whole` ends. Some templates write a prompt for an answer behind it, asked or not: what they write
 // before a user's message tells where that begins.
 std::size_t ChatTemplate::own_end(const Turn& turn, const std::string& whole) const {
-  if (source_.find("add_generation_prompt") != std::string::npos) return whole.size();
   const std::size_t messages = turn.place + 1;
   Conversation longer{turn.first(messages), turn.conversation.variables};
   longer.messages.emplace_back(Json::Object{{"role", "user"}, {"content", other_content}});
   const auto next = turn.written(longer.messages, Prompt::none);
-  if (!next) return whole.size();
+  if (!next || next->starts_with(whole)) return whole.size();
+  const bool can_ask = source_.find("add_generation_prompt") != std::string::npos;
+  const auto asked = turn.beginning(messages, Prompt::added);
+  // What ends the text is no part of a prompt then, and calls are not followed by a user.
+  if (can_ask && (!asked || !asked->starts_with(whole) || longer.messages[turn.place].find("tool_calls") != nullptr))
+    return whole.size();
   const auto content = turn.find(turn.place, messages, whole);
   const auto same_content = Turn{*this, longer, turn.now, *next, turn.place}.find(turn.place, messages + 1, *next);
   if (!content || !same_content) return whole.size();
   const std::string_view rest = std::string_view(whole).substr(content->end);
   const std::size_t same = common_start(rest, std::string_view(*next).substr(same_content->end));
-  return same == rest.size() ? whole.size() : content->end + closing(rest.substr(0, same), whole);
+  const std::size_t closed = closing(rest.substr(0, same), whole);
+  return same == rest.size() || (can_ask && closed == 0) ? whole.size() : content->end + closed;
 }
 
 // A turn ends with what the template writes behind its content where no other message follows. `whole`: the text up to it, with
