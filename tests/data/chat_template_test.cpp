@@ -240,6 +240,12 @@ TEST(ChatTemplate, RefusesWhatItCannotTell) {
       "t");
   EXPECT_EQ(said_of([&] { taught(differs, two_turns); }),
             "t: a conversation that ends there and one that goes on differ in the end of message 2 (assistant)");
+  const ChatTemplate shortens(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls %}<call> {{ c.function | tojson if loop.last "
+      "and m == messages[-1] else '{...}' }}{% endfor %}<end>{% endfor %}{{ '<assistant>' if add_generation_prompt }}",
+      "t");
+  EXPECT_EQ(said_of([&] { taught(shortens, asks_tool); }),
+            "t: a conversation that ends there and one that goes on differ in the end of message 2 (assistant)");
   const ChatTemplate changes("{% set x %}{% generation %}a {% endgeneration %}{% endset %}{{ x | trim }}", "t");
   EXPECT_EQ(said_of([&] { taught(changes, {}); }), "t: the text of a {% generation %} block is changed before it is written");
 }

@@ -242,7 +242,8 @@ std::size_t ChatTemplate::find_end(const Turn& turn, std::size_t content_end, co
   std::size_t same = common_start(std::string_view(turn.text).substr(content_end), tail);
   if (same < tail.size()) {  // the text's own end follows the turn's there; marks are taken whole
     same = tail.substr(0, same).find_last_of(">\n ") + 1;
-    if (same == 0) turn.refuse("a conversation that ends there and one that goes on differ in the end");
+    const bool in_calls = tail.find('"', same) != tail.npos;  // their end is not the text's
+    if (same == 0 || in_calls) turn.refuse("a conversation that ends there and one that goes on differ in the end");
   }
   return content_end + same;
 }
