@@ -3,8 +3,8 @@
 // Causal grouped-query attention: o = softmax(s q k^T) v, s = 1 / sqrt(D) unless said otherwise, keys up to the query's position,
 // tiled with an online softmax (Dao et al. 2022). B samples, T queries, S >= T keys, H heads, K key/value heads, D head size.
 // Keys are walked in fixed blocks of 64 from key 0 (numerics.md section 3.2). Products inside have one fma chain an element, over
-// D and over the keys of a block, in order. q, k, v, o and their gradients are f32 or bf16; what happens between them is f32, but on
-// tensor cores (section 4.2).
+// D and over the keys of a block, in order. q, k, v, o and their gradients are f32 or bf16; what happens between them is f32, but
+// on tensor cores (section 4.2).
 
 #include <algorithm>
 #include <cmath>

@@ -14,9 +14,12 @@ class CudaOps final : public Ops {
  public:
   CudaOps(Runtime& runtime, Stream& stream, Bf16Products bf16, OpObserver* observer)
       : memory_(runtime.memory().allocate(Context::workspace_size(bf16))),
-        context_{stream, lockstep::cuda::native(stream), {memory_.data(), memory_.size()}, bf16, observer} {
-    context_.warpgroups = lockstep::cuda::names_of_gpu(runtime.device().index).capability == capability_of_warpgroups;
-  }
+        context_{.stream = stream,
+                 .native = lockstep::cuda::native(stream),
+                 .workspace = {memory_.data(), memory_.size()},
+                 .bf16 = bf16,
+                 .observer = observer,
+                 .warpgroups = lockstep::cuda::names_of_gpu(runtime.device().index).capability == capability_of_warpgroups} {}
 
   Linear& linear() override { return *linear_; }
   Norm& norm(NormForm form) override { return *norms_[static_cast<std::size_t>(form)]; }
