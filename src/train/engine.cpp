@@ -39,7 +39,7 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
       memory_(config_, groups_.at(), runtime.device()),
       pieces_(ops.stream(), memory_.pieces),
       parameters_(make_store(memory_.parameters, groups_, ops.stream())),
-      updater_(make_updater({config_, ops, *parameters_, groups_, memory_.updater})),
+      updater_(make_updater({config_, ops, *parameters_, groups_, memory_.updater, pieces_})),
       audited_(make_audited()),
       boundary_(parallel::make_boundary(groups_)),
       reading_boundary_(parallel::make_reading_boundary(groups_)),
@@ -97,7 +97,7 @@ void Engine::check_state() {
   state().check_copies();
   check_tensor_ranks();
   if (!config_.model.tied || groups_.pipeline().size() == 1) return;
-  parallel::StateHash hash(&ops_.stream());
+  parallel::StateHash hash(&pieces_);
   state().for_each({.slots = true}, [&](const parallel::StateRange& range) {
     if (range.unit != memory_.part.map.tied) return;
     hash.add(range.master);
@@ -118,7 +118,7 @@ void Engine::initialise() { model::initialise(ops_, state(), table_, config_.see
 void Engine::check_tensor_ranks() {
   // Of state that is cut, tensor ranks have other elements each.
   if (groups_.tensor().size() == 1 || !memory_.part.cut.whole()) return;
-  parallel::StateHash hash(&ops_.stream());
+  parallel::StateHash hash(&pieces_);
   state().for_each({}, [&](const parallel::StateRange& range) {
     const layout::Unit& unit = state().units()[static_cast<std::size_t>(range.unit.value)];
     for (std::size_t p = 0; p < unit.parameters.size(); ++p) {

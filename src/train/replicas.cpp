@@ -23,7 +23,7 @@ std::unique_ptr<parallel::ResidentState> make_state(const UpdaterParts& parts, p
       .group = whole ? group : parts.groups.alike(over),
       .cut = whole ? layout::StateCut{.parts = 1, .copies = group.size(), .replica = group.rank()}
                    : layout::state_cut(parts.groups.plan(), parts.groups.at(), over),
-      .stream = &parts.ops.stream()};
+      .pieces = &parts.pieces};
   if (parts.memory.offload.used()) return std::make_unique<parallel::OffloadedState>(resident, parts.memory.offload);
   if (parts.memory.halves())
     return std::make_unique<parallel::HalvedState>(resident, parts.memory.whole_masters, parts.ops.elementwise());

@@ -13,6 +13,7 @@
 #include "parallel/groups.h"
 #include "parallel/parameter_store.h"
 #include "parallel/training_state.h"
+#include "tensor/host_pieces.h"
 #include "train/engine_config.h"
 #include "train/memory/updater_memory.h"
 
@@ -25,6 +26,7 @@ struct UpdaterParts {
   parallel::ParameterStore& parameters;
   const parallel::Groups& groups;  ///< of the ranks that train
   const UpdaterMemory& memory;
+  const HostPieces& pieces;  ///< bring what the device has
 };
 
 /// How the ranks of a run come together beside its steps. As it stands here, ranks take every step together; workers of parameter

@@ -46,7 +46,7 @@ TEST_F(CudaRuntime, OpensAGpuThatIsNamed) {
   const auto runtime = open();
   EXPECT_EQ(runtime->device(), (Device{DeviceKind::cuda, 0}));
   EXPECT_EQ(runtime->team().size(), 2);
-  EXPECT_EQ(cuda::names_of_gpu(0).gpu, "an emulated GPU");
+  EXPECT_EQ(cuda::facts_of_gpu(0).gpu, "an emulated GPU");
   EXPECT_EQ(runtime->description(), "an emulated GPU, compute capability 9.0, 8.00 GiB");
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 
 #include "support/tiny_engine.h"
 
@@ -178,6 +179,14 @@ TEST(TextBatch, LikelihoodsAreThoseOfTheLogits) {
       EXPECT_NEAR(likely.log_probability, expected[static_cast<std::size_t>(likely.token)], 1e-6);
     }
     EXPECT_EQ(written.token.token, written.likely[0].token);
+  });
+  // Fewer are told where fewer may be drawn.
+  std::vector<std::int32_t> never(62);
+  std::iota(never.begin(), never.end(), 0);
+  batch.begin({prompt, {.tokens = 1, .temperature = 0, .never = never}, BatchSize::most_likely});
+  batch.step([&](const WrittenToken& written) {
+    ASSERT_EQ(written.likely.size(), 3U);
+    for (const LikelyToken& likely : written.likely) EXPECT_GE(likely.token, 62);
   });
 }
 

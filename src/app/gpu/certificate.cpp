@@ -39,7 +39,7 @@ GpuCertificate certificate_from(const Json& json) {
 }  // namespace
 
 GpuKernels kernels_of_gpu(int number) {
-  cuda::GpuNames names = cuda::names_of_gpu(choose_device("cuda", number).index);
+  cuda::GpuFacts names = cuda::facts_of_gpu(choose_device("cuda", number).index);
   return {std::move(names.gpu), std::move(names.driver), std::string(ops::cuda::kernels_hash())};
 }
 

@@ -13,7 +13,7 @@ namespace lockstep::app {
 
 /// What a certificate is of: another GPU, driver or kernel has none.
 struct GpuKernels {
-  std::string gpu, driver;  ///< cuda::names_of_gpu()
+  std::string gpu, driver;  ///< cuda::facts_of_gpu()
   std::string hash;         ///< ops::cuda::kernels_hash()
   friend bool operator==(const GpuKernels&, const GpuKernels&) = default;
 };

@@ -28,7 +28,7 @@ void tell_of_device_option(const std::function<void()>& open) {
 
 double peak_flops(Runtime& runtime) {
   if (runtime.device().is_host()) return lab::fma_peak(runtime.team());
-  const planner::Machine* preset = planner::machine_with(cuda::names_of_gpu(runtime.device().index).gpu);
+  const planner::Machine* preset = planner::machine_with(cuda::facts_of_gpu(runtime.device().index).gpu);
   return preset != nullptr ? preset->peak_flops : 0;
 }
 

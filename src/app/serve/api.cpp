@@ -17,7 +17,7 @@ namespace {
 using io::http::ServedAnswer;
 using io::http::ServedRequest;
 
-constexpr std::string_view of_model = "/v1/models/";
+constexpr std::string_view of_model = "/v1/models/";  // before a name
 
 ServedAnswer refused(const ApiError& error) {
   ServedAnswer answer{.status = error.status, .body = error_body(error)};
@@ -118,13 +118,14 @@ ServedAnswer Api::respond(const ServedRequest& request) {
       {"/health", false, [] { return ServedAnswer{.body = R"({"status":"ok"})"}; }},
       {"/metrics", false, [&] { return ServedAnswer{.type = "text/plain; version=0.0.4", .body = metrics()}; }},
       {"/v1/models", false, [&] { return models(); }},
+      {of_model, false, [&] { return one_model(std::string_view(request.path).substr(of_model.size())); }},
       {"/v1/completions", true, [&] { return complete(request, Endpoint::completions); }},
       {"/v1/chat/completions", true, [&] { return complete(request, Endpoint::chat); }},
   };
-  const auto route = std::ranges::find(routes, std::string_view(request.path), &Route::path);
+  const auto route = std::ranges::find_if(routes, [&](const Route& one) {
+    return one.path.ends_with('/') ? request.path.starts_with(one.path) : request.path == one.path;
+  });
   if (request.path != "/health") demand_key(request);
-  if (request.path.starts_with(of_model) && request.method == "GET")
-    return one_model(std::string_view(request.path).substr(of_model.size()));
   if (route == std::end(routes))
     throw ApiError(404, "there is no such path; there are /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics");
   const bool fits = route->posted ? request.method == "POST" : request.method == "GET" || request.method == "HEAD";
@@ -179,7 +180,7 @@ ServedAnswer Api::complete(const ServedRequest& request, Endpoint endpoint) {
     result.stream = [answer](const ServedAnswer::Put& put) {
       try {
         answer->stream(put);
-      } catch (const std::exception&) {  // the connection's thread has nobody above that knows of it
+      } catch (const std::exception&) {  // uncaught, it would end the server
         put(fmt::format("data: {}\n\n", error_body(failure())));
       }
     };

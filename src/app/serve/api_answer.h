@@ -39,7 +39,7 @@ class ApiAnswer {
     std::string text;
     std::vector<ToldToken> tokens;
     Ending ending = Ending::none;
-    std::int64_t told = 0;  ///< bytes of the tokens before, for text_offset
+    std::int64_t told = 0;  ///< characters of the tokens before, for text_offset
   };
   /// Takes what is new of a text: whole characters. Whether there is something.
   bool take(std::size_t i, double seconds);

@@ -24,6 +24,8 @@ std::string module_of(const TensorTable& table, const std::string& matrix, const
   return part->name.substr(0, part->name.size() - weight.size());
 }
 
+constexpr const char* merge_it = "merge it into its model with PEFT (merge_and_unload), or train one without it";
+
 /// What PEFT calls the module of a published weight in modules_to_save: "lm_head" of "lm_head.weight".
 std::string last_name(std::string_view published) {
   published.remove_suffix(weight.size());
@@ -45,8 +47,7 @@ void refuse_option(const Json& json, std::string_view key, std::string_view what
   for (const char* const none : {"false", "[]", "{}", "null"}) {
     if (text == none) return;
   }
-  problems.push_back({fmt::format("{}: \"{}\" is {}, which adapters do not have here", what, key, text),
-                      "merge it into its model with PEFT (merge_and_unload), or train one without it"});
+  problems.push_back({fmt::format("{}: \"{}\" is {}, which adapters do not have here", what, key, text), merge_it});
 }
 
 /// What PEFT 0.21 writes beside the numbers that are read (peft/tuners/lora/config.py), and that changes nothing of what a
@@ -97,7 +98,7 @@ bool is_targeted(const Json& targets, std::string_view module) {
   });
 }
 
-/// Which blocks a module name's number may have; a config that says none has all.
+/// Whether "layers_to_transform" has a block; an empty list has all.
 bool has_block(const Json& blocks, std::int64_t block) {
   const auto is = [&](const Json& number) { return number.is_int() && number.integer() == block; };
   return blocks.is_array() ? blocks.array().empty() || std::ranges::any_of(blocks.array(), is) : is(blocks);
@@ -129,7 +130,7 @@ std::vector<Problem> check_targets(const Json& json, std::span<const AdapterTens
     if (has_block(*layers, block)) continue;
     problems.push_back(
         {fmt::format("{}: \"layers_to_transform\" is {}: here every block has the same adapters", what, layers->dump()),
-         "merge it into its model with PEFT (merge_and_unload), or train one without it"});
+         merge_it});
     break;
   }
   return problems;
@@ -218,7 +219,7 @@ WholeEnds whole_ends(const Json& json, const Json::Array& modules, Family family
     if (names_module(module, table) || names_module(module, head)) continue;
     problems.push_back({fmt::format("{}: \"modules_to_save\" has {}: {} and {} alone are trained whole here", what, module.dump(),
                                     last_name(table), last_name(head)),
-                        "merge it into its model with PEFT (merge_and_unload), or train one without it"});
+                        merge_it});
   }
   const Json* const tying = json.find("ensure_weight_tying");
   if (tied && (embeds || projects) && tying != nullptr && tying->is_bool() && tying->boolean()) return WholeEnds::both;

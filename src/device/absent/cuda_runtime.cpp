@@ -5,7 +5,7 @@
 namespace lockstep::cuda {
 
 bool is_built() { return false; }
-GpuNames names_of_gpu(int /*index*/) { return {}; }
+GpuFacts facts_of_gpu(int /*index*/) { return {}; }
 int device_count() { return 0; }
 
 std::unique_ptr<Runtime> open_cuda_runtime(int /*index*/, const CpuOptions& /*host*/) {

@@ -94,7 +94,7 @@ class CudaRuntime final : public Runtime {
 
 bool is_built() { return true; }
 
-GpuNames names_of_gpu(int index) {
+GpuFacts facts_of_gpu(int index) {
   int driver = 0;
   check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   const cudaDeviceProp gpu = properties_of(find_gpus().usable.at(static_cast<std::size_t>(index)));

@@ -12,12 +12,12 @@ namespace lockstep::cuda {
 /// Whether this build has them.
 bool is_built();
 /// A GPU, and the newest CUDA that its driver knows: "NVIDIA H100 80GB HBM3", "13.0".
-struct GpuNames {
+struct GpuFacts {
   std::string gpu, driver;
   int capability = 0;  ///< ten times the compute capability
 };
 /// `index` as open_cuda_runtime() counts, below device_count().
-GpuNames names_of_gpu(int index);
+GpuFacts facts_of_gpu(int index);
 /// GPUs that this process may use and whose compute capability is 8.0 or more; 0 where there is none, or no driver.
 int device_count();
 /// `index` counts those GPUs; `host` says which threads the rank has on the host. Throws UserError when this build has no CUDA,

@@ -58,7 +58,7 @@ void OpAccount::begin(const ops::OpCall& call) {
 void OpAccount::end(const ops::OpCall& call) noexcept {
   try {
     if (stream_ != nullptr) stream_->synchronize();
-  } catch (const std::exception&) {  // whoever uses the stream next is told again
+  } catch (const std::exception&) {  // the stream fails its next call too, which tells the user
     return;
   }
   const double seconds = now_seconds() - start_;

@@ -19,7 +19,7 @@ class CudaOps final : public Ops {
                  .workspace = {memory_.data(), memory_.size()},
                  .bf16 = bf16,
                  .observer = observer,
-                 .warpgroups = lockstep::cuda::names_of_gpu(runtime.device().index).capability == capability_of_warpgroups} {}
+                 .warpgroups = lockstep::cuda::facts_of_gpu(runtime.device().index).capability == capability_of_warpgroups} {}
 
   Linear& linear() override { return *linear_; }
   Norm& norm(NormForm form) override { return *norms_[static_cast<std::size_t>(form)]; }

@@ -4,22 +4,21 @@
 #include <limits>
 
 #include "base/error.h"
-#include "device/memory.h"
 #include "io/checksum.h"
 
 namespace lockstep::parallel {
 
-std::uint64_t StateHash::checksum(const Tensor& tensor, std::int64_t first) {
-  const std::byte* data = tensor.data;
-  Memory brought;
-  if (tensor && !tensor.device.is_host()) {
-    ensure(stream_ != nullptr, "what a device has is hashed with its stream");
-    brought = host_memory().allocate(tensor.bytes());
-    stream_->copy(brought.data(), tensor.data, tensor.bytes());
-    stream_->synchronize();
-    data = brought.data();
+std::uint64_t StateHash::checksum(const Tensor& tensor, std::int64_t first) const {
+  const auto of_part = [&](const Tensor& part, std::int64_t before) {
+    return io::checksum({part.data, part.bytes()}, size_of(part.dtype), static_cast<std::uint64_t>(first + before));
+  };
+  if (pieces_ == nullptr) {
+    ensure(!tensor || tensor.device.is_host(), "what a device has is hashed in pieces");
+    return of_part(tensor, 0);
   }
-  return io::checksum({data, tensor.bytes()}, size_of(tensor.dtype), static_cast<std::uint64_t>(first));
+  std::uint64_t sum = 0;
+  pieces_->read(tensor, [&](const Tensor& piece, std::int64_t before) { sum += of_part(piece, before); });
+  return sum;
 }
 
 void StateHash::add(const Tensor& tensor) { hash_ = hash_ * 31 + checksum(tensor, 0); }
@@ -143,7 +142,7 @@ void ResidentState::gather() {
 
 void ResidentState::check_copies() {
   if (group_.size() == 1) return;
-  StateHash hash(stream_);
+  StateHash hash(pieces_);
   for_each_copy(false, [&](const Tensor& tensor) { hash.add(tensor); });
   std::int64_t made = updates();
   hash.add(view(std::span(&made, 1), Shape{1}));

@@ -6,20 +6,20 @@
 #include <optional>
 
 #include "comm/communicator.h"
-#include "device/stream.h"
 #include "layout/state_cut.h"
 #include "parallel/gradient_store.h"
 #include "parallel/parameter_store.h"
 #include "parallel/training_state.h"
 #include "tensor/arena.h"
+#include "tensor/host_pieces.h"
 
 namespace lockstep::parallel {
 
 /// A hash of tensors, one behind the other, by which ranks compare what they have.
 class StateHash {
  public:
-  /// `stream`: of the device that has the tensors, from which each is brought; null: the host has them. It outlives this.
-  explicit StateHash(Stream* stream = nullptr) : stream_(stream) {}
+  /// `pieces` brings tensors from their device; null: the host has them. It outlives this.
+  explicit StateHash(const HostPieces* pieces = nullptr) : pieces_(pieces) {}
   void add(const Tensor& tensor);
   /// Of what ranks may hold in different parts: the part begins at element `first` of all. In any order, and without add().
   void add_part(const Tensor& tensor, std::int64_t first);
@@ -27,9 +27,9 @@ class StateHash {
   void demand_alike(comm::Communicator& group, bool compared = true) const;
 
  private:
-  std::uint64_t checksum(const Tensor& tensor, std::int64_t first);
+  std::uint64_t checksum(const Tensor& tensor, std::int64_t first) const;
 
-  Stream* stream_;
+  const HostPieces* pieces_;
   std::uint64_t hash_ = 0;
 };
 /// Every rank of `group` takes rank 0's tensors; they are compared. Collective.
@@ -50,9 +50,9 @@ struct ResidentParts {
   ParameterStore& parameters;
   GradientStore& gradients;
   const SlotMemory& slots;
-  comm::Communicator& group;  ///< the ranks with the same part of the state
-  layout::StateCut cut;       ///< as the stores and slots are cut
-  Stream* stream = nullptr;   ///< of the device that has them; null: the host has
+  comm::Communicator& group;           ///< the ranks with the same part of the state
+  layout::StateCut cut;                ///< as the stores and slots are cut
+  const HostPieces* pieces = nullptr;  ///< bring them from their device; null: the host has them
 };
 
 class ResidentState : public TrainingState {
@@ -75,7 +75,7 @@ class ResidentState : public TrainingState {
         group_(parts.group),
         cut_(parts.cut),
         slots_on_(SlotsOn::all_ranks),
-        stream_(parts.stream) {}
+        pieces_(parts.pieces) {}
 
   const std::vector<layout::Unit>& units() const override { return parameters_.units(); }
   const std::vector<std::string>& slots() const override { return slots_.names; }
@@ -122,7 +122,7 @@ class ResidentState : public TrainingState {
   comm::Communicator& group_;
   layout::StateCut cut_;
   SlotsOn slots_on_;
-  Stream* stream_ = nullptr;
+  const HostPieces* pieces_ = nullptr;
 };
 
 }  // namespace lockstep::parallel

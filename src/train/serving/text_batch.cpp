@@ -52,6 +52,8 @@ std::optional<std::int64_t> TextBatch::begin(WantedText wanted) {
   std::optional<PageBook::Hold> hold = book_.take(wanted.prompt, positions);
   if (!hold) return {};
   const std::int64_t place = free - texts_.begin();
+  // Fewer may be drawn in a small vocabulary.
+  wanted.likely = std::min(wanted.likely, context_.config.vocabulary - std::ssize(wanted.sampling.never));
   decoder_.decoder().cache().set_pages(place, 0, hold->pages);
   tokens_saved_ += hold->known;
   const CounterRng rng(wanted.sampling.seed, fmt::format("sample.{}", wanted.sampling.number));
@@ -114,7 +116,7 @@ void TextBatch::draw(std::span<float> logits, std::int64_t turn, int worker) {
     const std::span<LikelyToken> likely =
         std::span(likely_).subspan(at * BatchSize::most_likely, static_cast<std::size_t>(text.wanted.likely));
     std::size_t found = 0;
-    for (std::size_t token = 0; token < logits.size() && !likely.empty(); ++token) {
+    for (std::size_t token = 0; token < logits.size(); ++token) {
       const LikelyToken next{static_cast<std::int32_t>(token), logits[token] - log_sum};
       if (found == likely.size() && next.log_probability <= likely.back().log_probability) continue;
       std::size_t i = found < likely.size() ? found++ : found - 1;

@@ -8,8 +8,6 @@
 namespace lockstep::ops::cuda {
 namespace {
 
-constexpr float lowest = -1.0e20F;  // finite times any scale that a model may have
-
 struct ForwardTensors {
   StoredRows q, k, v, o;
   float* lse;    // [B*H, T] or null

@@ -5,7 +5,6 @@
 namespace lockstep::ops::cuda {
 namespace {
 
-constexpr float lowest = -1.0e20F;  // finite times any scale that a model may have
 constexpr int block_keys = 64, tile_rows = 128;
 
 /// How warps share out a tile: larger heads leave a thread no registers for two fragments of rows.

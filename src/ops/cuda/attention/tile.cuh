@@ -14,6 +14,7 @@
 
 namespace lockstep::ops::cuda {
 
+inline constexpr float lowest = -1.0e20F;  ///< finite times any scale that a model may have
 inline constexpr int tile_size = 64;
 inline constexpr unsigned tile_threads = 256;
 inline constexpr int side = 4;                  ///< a thread's rows, and its columns
