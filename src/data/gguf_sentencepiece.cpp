@@ -177,10 +177,10 @@ Json::Array merges_of(const SentencePieceLists& lists, const Ids& normal) {
   };
   std::vector<Merge> merges;
   for (const auto& [text, id] : normal) {
-    for_cuts(text, [&, id = id](std::string_view left, std::string_view right) {
+    for_cuts(text, [&, merged = id](std::string_view left, std::string_view right) {
       const auto l = normal.find(left), r = normal.find(right);
       if (l == normal.end() || r == normal.end()) return;
-      merges.push_back({lists.scores[static_cast<std::size_t>(id)].number(), id, l->second, r->second});
+      merges.push_back({lists.scores[static_cast<std::size_t>(merged)].number(), merged, l->second, r->second});
     });
   }
   std::ranges::sort(merges, [](const Merge& a, const Merge& b) {

@@ -2,6 +2,7 @@
 
 #include "data/chat/chat_template.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -140,8 +141,8 @@ TEST(ChatTemplate, TeachesNothingThatToolsAndUsersWrote) {
   // A result that is written with the answer cannot be told from it.
   const ChatTemplate late(
       "{% for m in messages %}{% if m.role == 'tool' %}{% elif loop.index0 and messages[loop.index0 - 1].role == 'tool' %}"
-      "<assistant>{{ messages[loop.index0 - 1].content ~ m.content }}<end>{% else %}<{{ m.role }}>{{ m.content }}<end>{% endif %}"
-      "{% endfor %}{{ '<assistant>' if add_generation_prompt }}",
+      "<assistant>{{ messages[loop.index0 - 1].content ~ m.content }}<end>{% else %}<{{ m.role }}>{{ m.content }}"
+      "{{ m.tool_calls | tojson if m.tool_calls }}<end>{% endif %}{% endfor %}{{ '<assistant>' if add_generation_prompt }}",
       "t");
   EXPECT_EQ(said_of([&] { taught(late, asks_tool); }),
             "t: message 3 (tool) would be taught, for it lies in a turn of the assistant");
@@ -171,6 +172,44 @@ TEST(ChatTemplate, TeachesCallsWithoutAContent) {
   EXPECT_EQ(taught(moves, asks_tool), (Parts{"[CALLS]look</s>", " A</s>", " B</s>"}));
   EXPECT_EQ(said_of([&] { taught(ChatTemplate("{{ messages | length }}", "t"), {message("user", "Hi"), calls("look")}); }),
             "t: the text loses the content of message 2 (assistant)");
+}
+
+TEST(ChatTemplate, TeachesWhatStandsBeforeTheContent) {
+  // The prompt has thinking that is empty; calls stand before the content, which follows their results.
+  const ChatTemplate gathers(
+      "{% for m in messages %}{% if m.role == 'tool' %}<result>{{ m.content }}</result>{% else %}"
+      "{{ '<' ~ m.role ~ '>' if not (m.role == 'assistant' and loop.index0 and messages[loop.index0 - 1].role == 'tool') }}"
+      "{{ '<think>' ~ m.reasoning_content ~ '</think>' if m.reasoning_content }}"
+      "{% for c in m.tool_calls %}<call>{{ c.function.name }}</call>{% endfor %}{{ m.content }}"
+      "{{ '<end>' if not m.tool_calls }}{% endif %}{% endfor %}"
+      "{{ '<assistant><think></think>' if add_generation_prompt }}",
+      "t");
+  EXPECT_EQ(taught(gathers, asks_tool), (Parts{"<call>look</call>", "A<end>", "B<end>"}));
+  Json thinks = message("assistant", "A");
+  thinks.set("reasoning_content", "so");
+  EXPECT_EQ(taught(gathers, {message("user", "Hi"), thinks}), Parts{"so</think>A<end>"});
+  // Tools are declared by the same names; the calls are lost.
+  const ChatTemplate loses(
+      "declared: look{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}"
+      "{{ '<assistant>' if add_generation_prompt }}",
+      "t");
+  EXPECT_EQ(said_of([&] { taught(loses, asks_tool); }),
+            "the template t loses the calls of tools of message 2 (assistant), or does not show where they are");
+}
+
+TEST(ChatTemplate, TheLastTurnMayBeClosedByAnotherMark) {
+  const auto closed = [](const char* earlier) {
+    return ChatTemplate(
+        fmt::format("{{% for m in messages %}}<{{{{ m.role }}}}>{{{{ m.content }}}}{{{{ '<return>' if loop.last else '{}' "
+                    "}}}}{{% endfor %}}{{{{ '<assistant>' if add_generation_prompt }}}}",
+                    earlier),
+        "t");
+  };
+  const Json::Array chat = {message("user", "Hi"), message("assistant", "A"), message("user", "So?"), message("assistant", "B")};
+  EXPECT_EQ(taught(closed("<end>"), chat), (Parts{"A<end>", "B<return>"}));
+  // The next turn's mark closes nothing.
+  EXPECT_EQ(said_of([&] { taught(closed(""), chat); }),
+            "t: a conversation that ends there and one that goes on differ in the end of message 2 (assistant)");
 }
 
 TEST(ChatTemplate, TeachesTurnsApartFromEachOther) {

@@ -3,6 +3,7 @@
 Skips without jinja2. LOCKSTEP_TEMPLATE_CASES=N draws N expressions by their seeds; else 150.
 """
 
+import copy
 import datetime
 import json
 import os
@@ -69,9 +70,18 @@ def normalised(message):
     return message if thinking is None else {"thinking": thinking, **message, "reasoning_content": thinking}
 
 
+def renamed(messages):
+    """The same messages, of which the calls name other functions."""
+    other = copy.deepcopy(messages)
+    for message in other:
+        for call in message.get("tool_calls", []):
+            call["function"]["name"] = "other"
+    return other
+
+
 def expected(template, messages, prompt=False, variables=None):
     Generation.taught = []
-    given = {"tools": None, "documents": None, "bos_token": "<s>", "eos_token": "</s>", **(variables or {})}
+    given = {"tools": None, "documents": None, "bos_token": "<s>", "eos_token": "</s>", **copy.deepcopy(variables or {})}
     try:
         text = ENVIRONMENT.from_string(template).render(messages=[normalised(one) for one in messages], add_generation_prompt=prompt, **given)
         return text, Generation.taught
@@ -108,7 +118,11 @@ class Case(unittest.TestCase):
             return error
         self.assertEqual(text, wanted, f"{template}\n{error}")
         if taught:
-            self.assertEqual(json.loads(self.ours(template, messages, prompt, variables, "--taught")[0]), taught)
+            parts, error = self.ours(template, messages, prompt, variables, "--taught")
+            if parts is None and "loses the calls of tools" in error:
+                self.assertEqual(expected(template, renamed(messages), prompt, variables)[0], wanted)
+            else:
+                self.assertEqual(json.loads(parts), taught, error)
         return None
 
 
@@ -187,7 +201,6 @@ class Refusals(Case):
             "{% if x is nosuch %}{% endif %}{{ y is nosuch }}": "column 40: the test 'nosuch' is not known",
             "é{% include 'x' %}": "line 1, column 5: the tag 'include' is not known",
             "{% for x in messages recursive %}{% endfor %}": "column 22: loops that are 'recursive' are not known",
-            "{{ f(*x) }}": "arguments behind '*' are not known",
             "{{ raise_exception('No. ' ~ 3) }}": "the template refuses the messages: No. 3",
             "{{ a.b.c }}": "'a' is undefined",
             "{{ [1]|map('int') }}": "a generator is no text",

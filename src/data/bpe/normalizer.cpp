@@ -25,9 +25,9 @@ Normalizer::Normalizer(std::vector<NormalRule> rules, const std::function<std::s
       prefix_ *= growth;
     } else if (rule.kind == NormalKind::replace) {
       const std::size_t found = std::max<std::size_t>(most_ids(rule.literal), 1);
-      const std::size_t growth = std::max<std::size_t>((most_ids(rule.content) + found - 1) / found, 1);
-      growth_ *= growth;
-      prefix_ *= growth;
+      const std::size_t more = std::max<std::size_t>((most_ids(rule.content) + found - 1) / found, 1);
+      growth_ *= more;
+      prefix_ *= more;
     } else if (rule.kind == NormalKind::prepend) {
       prefix_ += most_ids(rule.content);
     }

@@ -7,15 +7,14 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/text/trimmed.h"
 #include "base/text/visible.h"
 #include "base/units.h"
+#include "data/chat/message.h"
 #include "data/text/scan.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr const char* thinking_end = "</think>";
 // A content that a template which writes contents shows, whatever it makes of them.
 constexpr const char* marker = "0lockstep1";
 
@@ -36,36 +35,14 @@ ChatTemplate chosen_template(const ChatRules& rules, const io::Path& folder, con
   return made;
 }
 
-std::string_view text_of_member(const Json& message, std::string_view key) {
-  const Json* value = message.find(key);
-  return value != nullptr && value->is_string() ? trimmed(value->string()) : std::string_view();
-}
-
 bool is_assistant(const Json& message) { return message.at("role").string() == "assistant"; }
 
-// The thinking of a message: in its own member, or at the start of the content.
-std::string_view thinking_of(const Json& message) {
-  for (const char* key : {"reasoning_content", "reasoning", "thinking"}) {
-    if (const std::string_view text = text_of_member(message, key); !text.empty()) return text;
-  }
-  const std::string_view content = text_of_member(message, "content");
-  constexpr std::string_view start = "<think>";
-  const std::size_t end = content.find(thinking_end), begin = content.find(start);
-  return end == content.npos || begin > end ? "" : trimmed(content.substr(begin + start.size(), end - begin - start.size()));
-}
-
-// The name of the first function that a message calls.
-std::string_view called_by(const Json& message) {
-  const Json* calls = message.find("tool_calls");
-  if (calls == nullptr || !calls->is_array() || calls->array().empty() || !calls->array().front().is_object()) return {};
-  const Json &call = calls->array().front(), *function = call.find("function");
-  return text_of_member(function != nullptr && function->is_object() ? *function : call, "name");
-}
-
-// Whether a message's content makes a difference to the text: a template may write it in another way, or in another place.
-bool shows(const ChatTemplate& writes, const Conversation& chat, std::size_t message, const std::tm& now) {
+// Whether another content of a message, or another name that it calls, is in the text: a template may write them in another way,
+// or in another place, and tools are declared by the same names.
+template <class Change>
+bool shows(const ChatTemplate& writes, const Conversation& chat, std::size_t message, const std::tm& now, const Change& change) {
   Conversation other = chat;
-  other.messages[message].set("content", marker);
+  change(other.messages[message]);
   try {
     return writes.write(other, ChatTemplate::Prompt::none, now).find(marker) != std::string::npos;
   } catch (const UserError&) {
@@ -87,11 +64,12 @@ bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::str
     const std::string_view content = text_of_member(message, "content"), thinking = thinking_of(message);
     if (const std::size_t found = text.find(content, at); found != text.npos) {
       at = found + content.size();
-    } else if (!shows(writes, chat, i, now)) {
+    } else if (!shows(writes, chat, i, now, [](Json& one) { one.set("content", marker); })) {
       lost(i, "content");
     }
     thinking_lost = thinking_lost || text.find(thinking) == text.npos;
-    if (text.find(called_by(message)) == text.npos) lost(i, "calls of tools");
+    if (!called_by(message).empty() && !shows(writes, chat, i, now, [](Json& one) { set_called_by(one, marker); }))
+      lost(i, "calls of tools");
   }
   return thinking_lost;
 }

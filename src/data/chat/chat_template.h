@@ -69,6 +69,8 @@ class ChatTemplate {
   void demand_own(const Conversation& conversation, const ChatText& made, const std::tm& now) const;
   Taught find_turn(const Turn& turn) const;
   std::size_t find_begin(const Turn& turn, std::size_t begin, bool called, std::string_view header) const;
+  std::size_t header_end(const Turn& turn, std::string_view header) const;
+  std::size_t closing_mark(const Turn& turn, std::size_t content_end) const;
   std::size_t own_end(const Turn& turn, const std::string& whole) const;
   std::size_t find_end(const Turn& turn, std::size_t content_end, const std::optional<std::string>& whole, std::size_t own) const;
 

@@ -8,6 +8,7 @@
 #include "base/text/trimmed.h"
 #include "base/text/visible.h"
 #include "data/chat/chat_template.h"
+#include "data/chat/message.h"
 
 namespace lockstep::data {
 namespace {
@@ -46,28 +47,13 @@ std::size_t closing(std::string_view marks, std::string_view text) {
   }
 }
 
+// One mark and nothing else: "<|end|>".
+bool is_mark(std::string_view text) { return text.starts_with('<') && text.find('>') + 1 == text.size(); }
+
 bool set_content(Json& message, std::string_view content) {
   message.set("content", content);
   return true;
 }
-// The name of the first function that a message calls.
-bool set_called(Json& message, std::string_view name) {
-  const Json* calls = message.find("tool_calls");
-  if (calls == nullptr || !calls->is_array() || calls->array().empty() || !calls->array().front().is_object()) return false;
-  Json::Array changed = calls->array();
-  Json call = changed.front();
-  const Json* function = call.find("function");
-  if (function != nullptr && function->is_object()) {
-    Json named = *function;
-    call.set("function", named.set("name", name));
-  } else {
-    call.set("name", name);
-  }
-  changed.front() = std::move(call);
-  message.set("tool_calls", std::move(changed));
-  return true;
-}
-
 }  // namespace
 
 /// An assistant's turn that is looked for.
@@ -99,7 +85,7 @@ struct ChatTemplate::Turn {
   /// Where the content of a message stands in `of`, the text of the first messages; of one that only calls tools, the first name.
   /// The text with another content in its place tells. Nothing where it is not in the text, or not once.
   std::optional<Found> find(std::size_t message, std::size_t messages, std::string_view of) const {
-    for (const auto& change : {set_content, set_called}) {
+    for (const auto& change : {set_content, set_called_by}) {
       Json::Array changed = first(messages);
       if (!change(changed[message], one_content)) continue;
       const auto one = written(changed, Prompt::none);
@@ -109,9 +95,15 @@ struct ChatTemplate::Turn {
       const std::size_t start = common_start(*one, *other), end = common_end(*one, *other);
       if (start + end > one->size() || one->substr(start, one->size() - start - end) != one_content) continue;
       const std::size_t begin = common_start(of, std::string_view(*one).substr(0, start));
-      return Found{begin, std::max(begin, of.size() - std::min(common_end(of, *one), end)), change == set_called};
+      return Found{begin, std::max(begin, of.size() - std::min(common_end(of, *one), end)), change == set_called_by};
     }
     return std::nullopt;
+  }
+  /// Whether a part of the text has a name that the message calls, or its thinking.
+  bool speaks(std::string_view part) const {
+    const Json& message = conversation.messages[place];
+    const auto has = [&](std::string_view own) { return !own.empty() && part.find(own) != part.npos; };
+    return has(called_by(message)) || has(thinking_of(message));
   }
   [[noreturn]] void refuse(std::string_view why) const {
     throw UserError(fmt::format("{}: {} of message {} (assistant)", owner.name_, why, place + 1), mark_it);
@@ -142,7 +134,14 @@ ChatText ChatTemplate::teach(const Conversation& conversation, Prompt prompt, co
   }
   for (std::size_t i = from; i < conversation.messages.size() && !template_.marks_generation(); ++i) {
     if (conversation.messages[i].at("role").string() != "assistant") continue;
-    Taught found = find_turn({*this, conversation, now, made.text, i});
+    const Turn turn{*this, conversation, now, made.text, i};
+    Taught found = find_turn(turn);
+    const auto part = std::string_view(made.text).substr(found.begin, found.end - found.begin);
+    if (part.find(called_by(conversation.messages[i])) == part.npos)
+      throw UserError(
+          fmt::format("the template {} loses the calls of tools of message {} (assistant), or does not show where they are",
+                      name_, i + 1),
+          "take a template that writes them, or one that marks what the model writes by {% generation %}");
     if (!made.taught.empty()) found.begin = std::max(found.begin, made.taught.back().end);
     if (found.begin < found.end) made.taught.push_back(found);
   }
@@ -176,11 +175,28 @@ Taught ChatTemplate::find_turn(const Turn& turn) const {
   const bool begins = header && turn.text.starts_with(*header);
   const std::size_t own = whole ? own_end(turn, *whole) : 0;
   if (begins && whole && turn.text.starts_with(whole->substr(0, own)) && own >= header->size()) return {header->size(), own};
-  // Some templates write a turn in another way once more follow: they leave its thinking out.
   const auto found = turn.find(turn.place, turn.conversation.messages.size(), turn.text);
+  if (whole && header && turn.text.starts_with(whole->substr(0, own))) {
+    // Some prompts have more than the turn's header. Calls and thinking that stand before the content are the turn's, too.
+    const std::size_t begin = header_end(turn, *header);
+    const bool seen = begin > 0 && begin <= own;
+    if (seen && (!found || turn.speaks(std::string_view(turn.text).substr(begin, std::max(found->begin, begin) - begin))))
+      return {begin, own};
+  }
+  // Some templates write a turn in another way once more follow: they leave its thinking out.
   if (!found) turn.refuse("the text loses the content");
   return {begins ? std::min(header->size(), found->begin) : find_begin(turn, found->begin, found->called, header.value_or("")),
           find_end(turn, found->end, whole, own)};
+}
+
+// Where the turn's header ends in the text, of which a prompt may have more: thinking that is empty. 0: it is not seen.
+std::size_t ChatTemplate::header_end(const Turn& turn, std::string_view header) const {
+  const auto before = turn.beginning(turn.place, Prompt::none);
+  if (!before || !header.starts_with(*before) || !turn.text.starts_with(*before)) return 0;
+  header.remove_prefix(before->size());
+  const std::size_t same = common_start(header, std::string_view(turn.text).substr(before->size()));
+  const std::size_t marks = header.substr(0, same).find_last_of(">\n ") + 1;  // taken whole
+  return marks > 0 ? before->size() + marks : 0;
 }
 
 // Up to its header the turn is the model's: thinking that the template adds, and calls of tools, too. `header`: all that the
@@ -232,6 +248,19 @@ std::size_t ChatTemplate::own_end(const Turn& turn, const std::string& whole) co
   return same == rest.size() || (can_ask && closed == 0) ? whole.size() : content->end + closed;
 }
 
+// Some templates close the last turn by another mark. Behind a turn that others follow, the first mark closes it where it is
+// there whoever speaks next. Its length; 0: there is none.
+std::size_t ChatTemplate::closing_mark(const Turn& turn, std::size_t content_end) const {
+  const std::string_view rest = std::string_view(turn.text).substr(content_end);
+  const std::string_view mark = rest.substr(0, rest.find('>') + 1);
+  Conversation longer{turn.first(turn.place + 1), turn.conversation.variables};
+  longer.messages.emplace_back(Json::Object{{"role", "assistant"}, {"content", other_content}});
+  const auto next = turn.written(longer.messages, Prompt::none);
+  const auto found =
+      next ? Turn{*this, longer, turn.now, *next, turn.place}.find(turn.place, turn.place + 2, *next) : std::nullopt;
+  return is_mark(mark) && found && std::string_view(*next).substr(found->end).starts_with(mark) ? mark.size() : 0;
+}
+
 // A turn ends with what the template writes behind its content where no other message follows. `whole`: the text up to it, with
 // the turn's end at `own`.
 std::size_t ChatTemplate::find_end(const Turn& turn, std::size_t content_end, const std::optional<std::string>& whole,
@@ -242,6 +271,8 @@ std::size_t ChatTemplate::find_end(const Turn& turn, std::size_t content_end, co
   std::size_t same = common_start(std::string_view(turn.text).substr(content_end), tail);
   if (same < tail.size()) {  // the text's own end follows the turn's there; marks are taken whole
     same = tail.substr(0, same).find_last_of(">\n ") + 1;
+    if (const std::size_t mark = same == 0 ? closing_mark(turn, content_end) : 0; mark > 0 && is_mark(tail))
+      return content_end + mark;
     const bool in_calls = tail.find('"', same) != tail.npos;  // their end is not the text's
     if (same == 0 || in_calls) turn.refuse("a conversation that ends there and one that goes on differ in the end");
   }

@@ -344,10 +344,15 @@ void ExpressionParser::arguments(Node& call) {
   expect("(");
   int depth = call.depth;
   while (!is(")")) {
-    if (is("*") || is("**")) refuse(fmt::format("arguments behind '{}' are not known", current().text), current().at);
-    if (is(TokenKind::name) && is(look(), "=")) {
+    const bool spreads = is("*") || is("**"), is_named = is(TokenKind::name) && is(look(), "=");
+    const auto has = [&](std::string_view word) {
+      return std::ranges::count(call.named, word, &std::pair<std::string, Node>::first);
+    };
+    if (has("**") > 0 || (is("*") && has("*") > 0))
+      refuse("no argument of that kind follows those behind '*' or '**'", current().at);
+    if (spreads || is_named) {
       std::string name = take().text;
-      take();
+      if (is_named) take();
       call.named.emplace_back(std::move(name), expression());
       depth = std::max(depth, call.named.back().second.depth + 1);
     } else {

@@ -233,8 +233,29 @@ Value Interpreter::evaluate_comparison(const Node& node) {
 Call Interpreter::arguments(const Node& node, std::string name) {
   Call made{.in = *this, .name = std::move(name)};
   for (std::size_t i = 1; i < node.parts.size(); ++i) made.positional.push_back(evaluate(node.parts[i]));
-  for (const auto& [key, value] : node.named) made.named.emplace_back(key, evaluate(value));
+  for (const auto& [key, value] : node.named) {
+    const Value given = evaluate(value);
+    if (key == "*") {
+      for (const Value& item : items(given)) made.positional.push_back(item);
+    } else if (key == "**") {
+      spread(given, made);
+    } else {
+      made.named.emplace_back(key, given);
+    }
+  }
   return made;
+}
+
+void Interpreter::spread(const Value& given, Call& call) {
+  const Dict* dict = given.dict();
+  if (dict == nullptr) refuse(fmt::format("a dict is expected behind '**', found {}", described(given)));
+  for (const auto& [key, value] : dict->members) {
+    const std::string* name = key.text();
+    if (name == nullptr) refuse(fmt::format("the names of arguments are str, found {}", described(key)));
+    if (std::ranges::count(call.named, *name, &std::pair<std::string, Value>::first) > 0)
+      refuse(fmt::format("the argument '{}' is given twice", *name));
+    call.named.emplace_back(*name, value);
+  }
 }
 
 Value Interpreter::filter(Call call) {

@@ -99,6 +99,8 @@ class Interpreter {
   Value evaluate_item(const Node& node);
   Value evaluate_slice(const Value& value, const Node& slice);
   Call arguments(const Node& node, std::string name);
+  /// Adds the members of a dict as named arguments.
+  void spread(const Value& given, Call& call);
   bool compare(std::string_view word, const Value& a, const Value& b);
   Value whole_arithmetic(char operation, std::int64_t a, std::int64_t b);
   Value real_arithmetic(char operation, double a, double b);

@@ -59,6 +59,8 @@ class Macro : public Object {
 
 /// "%s and %d" % (...): the text is the first argument.
 Value format_text(Call& call);
+/// "{} and {name}".format(...): Python's str.format, whose fields name arguments and nothing inside them.
+Value format_fields(Call& call);
 
 /// JSON as Python's json.dumps writes it.
 struct JsonStyle {

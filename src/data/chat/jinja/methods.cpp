@@ -158,6 +158,7 @@ constexpr Row of_text[] = {
     {"count", count},
     {"endswith", starts<true>},
     {"find", find<false, false>},
+    {"format", format_fields},
     {"index", find<false, true>},
     {"isalnum", kind_of_text},
     {"isalpha", kind_of_text},
@@ -193,9 +194,9 @@ constexpr Row of_dicts[] = {{"copy", itself},
                             {"keys", view<ListKind::keys>},
                             {"values", view<ListKind::values>}};
 
-constexpr std::string_view closed_of_text[] = {"casefold",    "center",    "format",   "ljust",      "partition",  "rjust",
-                                               "rpartition",  "zfill",     "encode",   "expandtabs", "format_map", "isidentifier",
-                                               "isprintable", "maketrans", "swapcase", "translate"};
+constexpr std::string_view closed_of_text[] = {"casefold",     "center",      "ljust",     "partition",  "rjust",
+                                               "rpartition",   "zfill",       "encode",    "expandtabs", "format_map",
+                                               "isidentifier", "isprintable", "maketrans", "swapcase",   "translate"};
 constexpr std::string_view closed_of_lists[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
 constexpr std::string_view closed_of_dicts[] = {"clear", "fromkeys", "pop", "popitem", "setdefault", "update"};
 

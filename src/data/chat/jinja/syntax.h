@@ -23,7 +23,7 @@ enum class NodeKind : std::uint8_t {
   attribute,    // parts[0].text
   item,         // parts[0][parts[1]]
   slice,        // [parts...]: only within `item`; an absent bound is the constant None
-  call,         // parts[0](parts[1], ...; named)
+  call,         // parts[0](parts[1], ...; named): those of "*" and "**" are spread
   filter,       // parts[0] | text(parts[1], ...; named)
   test,         // parts[0] is text(parts[1], ...; named)
   negation,     // not

@@ -77,8 +77,8 @@ struct ForwardTask {
   const std::int32_t* pages = nullptr;  ///< by blocks of keys, the blocks of k and v that have them; nullptr: they lie in order
 
   /// Of k or v, the row of a key, which those of its block follow.
-  StoredRows at(const StoredRows& rows, std::int64_t key) const {
-    return rows.from(pages == nullptr ? key : pages[key / key_block] * key_block + key % key_block);
+  StoredRows at(const StoredRows& stored, std::int64_t key) const {
+    return stored.from(pages == nullptr ? key : pages[key / key_block] * key_block + key % key_block);
   }
 };
 
