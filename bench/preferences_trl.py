@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Trains the stages of examples/preferences.py by trl as well, from the same model, data and steps, and asks both the same lines.
 
-    bench/preferences_trl.py FOLDER [--lockstep PROGRAM] [--seeds 3] [--scale 1.0]
+    bench/preferences_trl.py FOLDER [--lockstep PROGRAM] [--seeds 3] [--scale 1.0] [--small]
 
-FOLDER is what examples/preferences.py made with the same --scale. Each seed orders the data anew. trl's DPO also starts from our SFT: then only the preferences
-are compared. trl is not packed: its batches of
-conversations have as many tokens as rows of packed ones. `lockstep eval` judges all models. Needs torch, transformers and trl.
+FOLDER is what examples/preferences.py made with the same --scale and --small. Each seed orders the data anew. trl's DPO also starts from
+our SFT: then only the preferences are compared. trl is not packed: its batches of conversations have as many tokens as rows of packed
+ones. `lockstep eval` judges all models. Needs torch, transformers and trl.
 """
 
 import argparse
@@ -42,6 +42,7 @@ def answered(message):
 class Trial:
     def __init__(self, options):
         self.folder, self.program, self.scale = options.folder, options.lockstep, options.scale
+        self.rate = 2e-3 if options.small else 1e-3  # of SFT
         self.made = options.folder / "against-trl"
         self.tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(self.folder / "models/base/tokenizer.json"),
                                                  eos_token="<|endoftext|>", pad_token="<|endoftext|>")
@@ -64,7 +65,7 @@ class Trial:
         sft, dpo = self.made / f"ours-sft-{seed}", self.made / f"ours-dpo-{seed}"
         count = self.steps(200)
         self.run("train", self.folder / "data/chats", f"train.init_from={self.folder}/runs/base", f"log.dir={sft}", "data.documents=true",
-                 "train.objective=sft", f"model.batch_size={ROWS}", "optimizer.learning_rate=0.002", f"train.max_iters={count}",
+                 "train.objective=sft", f"model.batch_size={ROWS}", f"optimizer.learning_rate={self.rate}", f"train.max_iters={count}",
                  f"train.warmup_iters={count // 20}", *common)
         count = self.steps(40)
         self.run("train", self.folder / "data/pairs", f"train.init_from={sft}", f"log.dir={dpo}", "train.objective=dpo", "dpo.beta=0.1",
@@ -92,7 +93,7 @@ class Trial:
                  for row in rows_of(self.folder / "chats.jsonl")]
         tokens = statistics.mean(len(self.tokenizer(row["prompt"] + row["completion"])["input_ids"]) + 1 for row in chats)
         trainer = SFTTrainer(AutoModelForCausalLM.from_pretrained(self.folder / "models/base", dtype=torch.float32),
-                             SFTConfig(**self.arguments(seed, self.steps(200), 2e-3, round(ROWS * LENGTH / tokens))),
+                             SFTConfig(**self.arguments(seed, self.steps(200), self.rate, round(ROWS * LENGTH / tokens))),
                              train_dataset=Dataset.from_list(chats), processing_class=self.tokenizer)
         trainer.train()
         sft = self.save(trainer, f"trl-sft-{seed}")
@@ -116,6 +117,7 @@ def main():
     parser.add_argument("--lockstep", default="build/lockstep")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--small", action="store_true")
     trial = Trial(parser.parse_args())
     seeds = range(1, parser.parse_args().seeds + 1)
     print(f"{'SFT, then DPO by':23} {'seed':>4}  {'SFT short':>9} {'long':>5}  {'DPO short':>9} {'long':>5}")

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """A small model from nothing to preferred answers: pretrained on a text, taught a format (SFT), then which answer is better (DPO).
 
-    examples/preferences.py TEXT [FOLDER] [--lockstep PROGRAM] [--scale 1.0]
+    examples/preferences.py TEXT [FOLDER] [--lockstep PROGRAM] [--scale 1.0] [--small]
 
 TEXT is prose of a megabyte or so. The model learns to say which mark ends a line. Conversations teach it short answers and, more often,
 long ones. Pairs then prefer the short ones. Held-out lines are asked after every stage; docs/fine-tuning.md has the numbers. All that
-is made lies in FOLDER (default: preferences). `--scale 0.1` makes a tenth of the steps.
+is made lies in FOLDER (default: preferences). The model has 10 million parameters, with `--small` a million. `--scale 0.1` makes a tenth
+of the steps.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import subprocess
 
 MARKS = {",": "a comma", ".": "a full stop", "?": "a question mark", "!": "an exclamation mark", ";": "a semicolon", ":": "a colon"}
 LENGTH = 128
+SMALL = ("model.n_layer=4", "model.n_head=4", "model.n_embd=128", "model.batch_size=12", "optimizer.learning_rate=0.002")
+LARGE = ("model.n_layer=6", "model.n_head=6", "model.n_embd=384", "model.batch_size=24", "optimizer.learning_rate=0.001")
 
 
 def short(mark):
@@ -77,6 +80,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path, nargs="?", default=pathlib.Path("preferences"))
     parser.add_argument("--lockstep", default="lockstep")
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,20 +97,20 @@ def main():
     def judge(model):
         run("eval", model, "--task", folder / "short.jsonl", "--task", folder / "long.jsonl")
 
+    rate = 0.002 if options.small else 0.001
     make_data(folder, options.text.read_text())
     common = ("sample.tokens=0", "train.eval_iters=4", "train.eval_interval=100", "optimizer.schedule=cosine", "optimizer.min_lr=0",
               f"model.block_size={LENGTH}", "train.log_interval=10")
     run("prepare", options.text, "--tokenizer", "bpe:512", "--out", folder / "data/text")
-    run("train", folder / "data/text", f"log.dir={folder}/runs/base", "model.n_layer=4", "model.n_head=4", "model.n_embd=128",
-        "model.position=rope", "model.norm=rmsnorm", "model.activation=swiglu", "model.batch_size=12",
-        "optimizer.learning_rate=0.002", *steps(150), *common)
+    run("train", folder / "data/text", f"log.dir={folder}/runs/base", *(SMALL if options.small else LARGE), "model.position=rope",
+        "model.norm=rmsnorm", "model.activation=swiglu", *steps(150 if options.small else 400), *common)
     run("convert", folder / "runs/base", folder / "models/base")
     judge(folder / "models/base")
 
     tokens = ("--tokenizer", f"hf:{folder}/models/base", "--chat-template", "chatml", "--length", LENGTH, "--too-long", "drop")
     run("prepare", folder / "chats.jsonl", *tokens, "--pack", "--out", folder / "data/chats")
     run("train", folder / "data/chats", f"train.init_from={folder}/runs/base", f"log.dir={folder}/runs/sft", "data.order=partition",
-        "data.documents=true", "train.objective=sft", "model.batch_size=12", "optimizer.learning_rate=0.002", *steps(200), *common)
+        "data.documents=true", "train.objective=sft", "model.batch_size=12", f"optimizer.learning_rate={rate}", *steps(200), *common)
     judge(folder / "runs/sft")
 
     run("prepare", folder / "pairs.jsonl", *tokens, "--out", folder / "data/pairs")

@@ -250,6 +250,9 @@ TEST_F(DeepSpeedTest, WhatYamlSaysIsWhatJsonSays) {
   EXPECT_NE(refusal("a: 1\na: 2\n").find("f.yaml:2: a stands twice"), std::string::npos);
   EXPECT_NE(refusal("? [a, b]\n: 1\n").find("f.yaml:1: a key is no single word"), std::string::npos);
   EXPECT_NE(refusal("--- 1\n--- 2\n").find("several documents"), std::string::npos);
+  EXPECT_EQ(json_from_yaml("a: 1\n---\n", "f").dump(), R"({"a":1})");
+  // The library's parser finds documents without an end in it.
+  EXPECT_NE(refusal(",--\na: 1\n").find("several documents"), std::string::npos);
   EXPECT_NE(refusal("&a [*a]").find("f.yaml"), std::string::npos);
   std::string bomb = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n";
   for (int i = 1; i < 9; ++i) {

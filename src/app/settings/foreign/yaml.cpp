@@ -1,11 +1,12 @@
 #include "app/settings/foreign/yaml.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <cmath>
 #include <set>
-#include <vector>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/number_text.h"
@@ -71,13 +72,54 @@ class Converter {
   int values_ = 0;
 };
 
+/// Refuses the second document as soon as it begins: of some broken files the library's parser never comes to an end.
+class OneDocument : public YAML::EventHandler {
+ public:
+  explicit OneDocument(const std::string& what) : what_(what) {}
+  void OnDocumentStart(const YAML::Mark& /*mark*/) override {
+    if (++documents_ > 2) refuse();
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}  // nothing follows a last line of ---
+  void OnAlias(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override { has_value(); }
+  void OnScalar(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                const std::string& /*value*/) override {
+    has_value();
+  }
+  void OnSequenceStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                       YAML::EmitterStyle::value /*style*/) override {
+    has_value();
+  }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                  YAML::EmitterStyle::value /*style*/) override {
+    has_value();
+  }
+  void OnMapEnd() override {}
+
+ private:
+  void has_value() const {
+    if (documents_ > 1) refuse();
+  }
+  [[noreturn]] void refuse() const {
+    throw UserError(what_ + ": has several documents", "keep one of those between the lines of ---");
+  }
+
+  const std::string& what_;
+  int documents_ = 0;
+};
+
 }  // namespace
 
 Json json_from_yaml(std::string_view text, const std::string& what) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.size() > 1) throw UserError(what + ": has several documents", "keep one of those between the lines of ---");
-    return documents.empty() ? Json() : Converter(what)(documents.front());
+    const std::string source(text);
+    std::istringstream stream(source);
+    YAML::Parser parser(stream);
+    OneDocument one(what);
+    while (parser.HandleNextDocument(one)) {
+    }
+    return Converter(what)(YAML::Load(source));
   } catch (const YAML::Exception& error) {
     throw UserError(fmt::format("{}:{}: no YAML: {}", what, error.mark.line + 1, error.msg), "NAME: VALUE, one a line");
   }
