@@ -9,7 +9,7 @@
 #   make scenarios   200 random faults of ranks, and 10,000 random requests to a server
 #   make parity  the layout changes nothing: all layouts in fp32 and bf16, 200 random ones of random models, every resume, a run on 16
 #   make cuda    build-cuda/lockstep with kernels for NVIDIA GPUs (CUDA 13; CMAKE_ARGS=-DLOCKSTEP_CUDA_ROOT=FOLDER where it is elsewhere)
-#   make arm     tests of base, tensor and ops on aarch64, by qemu
+#   make arm     tests of base, tensor and ops, and the demo's first steps, on aarch64, by qemu
 #   make cluster-test   training on two hosts made of network namespaces (root)
 SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
@@ -78,7 +78,9 @@ parity:
 arm:
 	@$(SETUP) build arm
 	@scripts/arm-root build-arm/root
-	@scripts/build arm test_base test_tensor test_ops
+	@scripts/build release lockstep
+	@scripts/build arm lockstep test_base test_tensor test_ops
+	@tests/arm/demo build/lockstep build-arm/lockstep build-arm/root
 	@ctest --test-dir build-arm $(CTEST_FLAGS) -L '^(base|tensor|ops)$$' --timeout 3000
 
 cuda:

@@ -74,9 +74,7 @@ int run(const Arguments& arguments) {
   const std::string name = visible(options.messages);
   data::Conversation chat = data::conversation_from_json(Json::parse(io::read_file(options.messages), name), name);
   set_variables(options.variables, chat.variables);
-  const bool tools =
-      std::ranges::any_of(chat.variables, [](const auto& one) { return one.first == "tools" && !one.second.is_null(); });
-  data::ChatTemplate written = data::ChatTemplate::open(options.from, tools);
+  data::ChatTemplate written = data::ChatTemplate::open(options.from);
   if (!options.bos.empty()) written.set_token("bos_token", options.bos);
   if (!options.eos.empty()) written.set_token("eos_token", options.eos);
   const auto prompt = options.prompt ? data::ChatTemplate::Prompt::added : data::ChatTemplate::Prompt::none;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "app/train_command.h"
+#include "checkpoint/manifest.h"
 
 namespace lockstep::app {
 namespace {
@@ -89,6 +90,9 @@ TEST_F(TextEnds, ThereAndBackKeepsWhatWasPublished) {
   set("generation_config.json", "temperature", 0.7);
   set("tokenizer_config.json", "eos_token", "Z");
   set("tokenizer_config.json", "chat_template", "{{ messages }}");
+  const char* const for_tools = "additional_chat_templates/tool_use.jinja";
+  fs::create_directory(folder_ / "model/additional_chat_templates");
+  io::replace_file(folder_ / "model" / for_tools, "{{ tools }}");
   done({"convert", at("model"), at("there")});
   // Further training, and a resume, keep it too.
   done({"prepare", at("text.txt"), "--tokenizer", "hf:" + at("model/tokenizer.json"), "--out", at("mine")});
@@ -105,7 +109,7 @@ TEST_F(TextEnds, ThereAndBackKeepsWhatWasPublished) {
         "train.max_iters=1", "train.eval_iters=1", "train.warmup_iters=0", "train.threads=1", "sample.tokens=0"});
   for (const std::string from : {"there", "tuned", "again"}) {
     done({"convert", at(from), at(from + "_back")});
-    for (const char* name : {"generation_config.json", "tokenizer_config.json"})
+    for (const char* name : {"generation_config.json", "tokenizer_config.json", for_tools})
       EXPECT_EQ(file(from + "_back/" + name), file(std::string("model/") + name)) << from;
     const Json config = Json::parse(file(from + "_back/config.json"));
     EXPECT_EQ(config.at("eos_token_id").dump(), ends.dump()) << from;
@@ -122,6 +126,21 @@ TEST_F(TextEnds, ThereAndBackKeepsWhatWasPublished) {
   io::replace_file(folder_ / "model/generation_config.json", "{");
   EXPECT_EQ(lockstep({"convert", at("model"), at("bad")}).code, 2);
   EXPECT_FALSE(fs::exists(folder_ / "bad"));
+}
+
+// A checkpoint that somebody else made may name any file.
+TEST_F(TextEnds, NoFileIsWrittenOutsideOfTheFolder) {
+  publish();
+  set("generation_config.json", "temperature", 0.7);
+  done({"convert", at("model"), at("there")});
+  checkpoint::Manifest manifest = checkpoint::parse_manifest(file("there/manifest.json"), "there");
+  Json published = manifest.run.at("huggingface");
+  published.set("files", Json::Object{{"generation_config.json", "{}"}, {"../escaped.json", "{}"}});
+  manifest.run.set("huggingface", published);
+  io::replace_file(folder_ / "there/manifest.json", checkpoint::manifest_text(manifest));
+  done({"convert", at("there"), at("back")});
+  EXPECT_TRUE(fs::exists(folder_ / "back/generation_config.json"));
+  EXPECT_FALSE(fs::exists(folder_ / "escaped.json"));
 }
 
 // Its tokens would be other characters of the new text.

@@ -289,13 +289,15 @@ TEST(ChatTemplate, RefusesWhatItCannotTell) {
   EXPECT_EQ(said_of([&] { taught(changes, {}); }), "t: the text of a {% generation %} block is changed before it is written");
 }
 
+const Conversation with_tools = {.messages = {}, .variables = {{"tools", Json::Array{}}}};
+
 TEST(ChatTemplate, ComesFromAModelsFolder) {
   const TempFolder folder;
   const auto write = [&](const char* name, const char* text) { std::ofstream(folder / name) << text; };
   write("tokenizer_config.json", R"({"bos_token": {"content": "<b>"}, "eos_token": "<e>", "pad_token": null,
     "chat_template": [{"name": "default", "template": "{{ bos_token }}d"}, {"name": "tool_use", "template": "{{ eos_token }}t"}]})");
   EXPECT_EQ(ChatTemplate::open(folder.path()).write({}, Prompt::none, day()), "<b>d");
-  EXPECT_EQ(ChatTemplate::open(folder / "tokenizer_config.json", true).write({}, Prompt::none, day()), "<e>t");
+  EXPECT_EQ(ChatTemplate::open(folder / "tokenizer_config.json").write(with_tools, Prompt::none, day()), "<e>t");
   write("chat_template.jinja", "{{ bos_token }}{{ pad_token is defined }}");
   EXPECT_EQ(ChatTemplate::open(folder.path()).write({}, Prompt::none, day()), "<b>False");
   EXPECT_EQ(ChatTemplate::open(folder / "chat_template.jinja").write({}, Prompt::none, day()), "<b>False");
@@ -307,7 +309,9 @@ TEST(ChatTemplate, ComesFromAModelsFolder) {
 TEST(ChatTemplate, ComesFromTheFilesOfAFolderAsInTransformers) {
   const TempFolder folder;
   const auto write = [&](const char* name, const char* text) { std::ofstream(folder / name) << text; };
-  const auto written = [&](bool tools) { return ChatTemplate::open(folder.path(), tools).write({}, Prompt::none, day()); };
+  const auto written = [&](bool tools) {
+    return ChatTemplate::open(folder.path()).write(tools ? with_tools : Conversation{}, Prompt::none, day());
+  };
   write("chat_template.jinja", "{{ bos_token }}{{ eos_token }}");
   write("special_tokens_map.json", R"({"bos_token": "<b>", "eos_token": {"content": "<e>"}})");
   EXPECT_EQ(written(false), "<b><e>");
@@ -322,6 +326,7 @@ TEST(ChatTemplate, ComesFromTheFilesOfAFolderAsInTransformers) {
   write("tokenizer_config.json", R"({"bos_token": "<s>", "added_tokens_decoder": {}})");
   EXPECT_EQ(written(false), "<s>");
   EXPECT_EQ(ChatTemplate::find_in(folder.path())->write({}, Prompt::none, day()), "<s>");
+  EXPECT_EQ(ChatTemplate::find_in(folder.path())->write(with_tools, Prompt::none, day()), "<s>tools");
   write("tokenizer_config.json", "{}");
   write("special_tokens_map.json", "{");
   EXPECT_NE(said_of([&] { written(false); }).find("special_tokens_map.json: not valid JSON"), std::string::npos);

@@ -159,7 +159,7 @@ class Demo {
                    {"kill_at", *options_.kill_at},
                    {"seed", *options_.seed},
                    {"equal", equal}});
-    if (promised) say("{:<{}}  {}  promised, in every layout on AVX2 and AVX-512\n", "", name_width, length_.hash);
+    if (promised) say("{:<{}}  {}  promised, in every layout on AVX2, AVX-512 and NEON\n", "", name_width, length_.hash);
     if (!promised)
       say("This processor has no fused multiply-add: its bits are its own, and the promised ones are {}.\n", length_.hash);
     say("\n{}\n", equal          ? "Equal: the layout, the kill and the resume changed nothing."

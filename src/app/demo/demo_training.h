@@ -23,7 +23,7 @@ inline constexpr std::int64_t demo_samples = 16;  ///< of a step
 struct DemoLength {
   std::int64_t steps, save_interval;
   std::int64_t last_kill;  ///< a later kill could come when the training has ended
-  /// SHA-256 of the weights that every training ends with on AVX2 and AVX-512 (demo_hash()).
+  /// SHA-256 of the weights that every training ends with on AVX2, AVX-512 and NEON (demo_hash()).
   std::string_view hash;
 };
 inline constexpr DemoLength whole_demo{200, 20, 190, "83d516787d9412fa3c4df485cdfcbde20d79360d24c6bf902ee9f3c25c75e400"};

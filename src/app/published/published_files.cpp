@@ -20,8 +20,8 @@ constexpr const char *end_key = "eos_token_id", *tokenizer_config_file = "tokeni
                      *chat_template_file = "chat_template.jinja";
 constexpr std::array<std::string_view, 3> token_keys = {"bos_token_id", end_key, "pad_token_id"};
 /// Beside generation_config.json these belong to the tokenizer.
-constexpr std::array<std::string_view, 4> small_files = {generation_file, tokenizer_config_file, "special_tokens_map.json",
-                                                         chat_template_file};
+constexpr std::array<std::string_view, 5> small_files = {generation_file, tokenizer_config_file, "special_tokens_map.json",
+                                                         chat_template_file, "additional_chat_templates/tool_use.jinja"};
 
 /// A number or a list with one more token; no list where one is enough.
 Json with_end(const Json* ends, std::int64_t end) {
@@ -142,7 +142,10 @@ checkpoint::huggingface::ExportOptions published_extras(const Json& run) {
       options.texts.emplace_back(tokenizer_config_file, config.dump(2) + "\n");
     }
   }
-  for (const auto& [name, content] : files) options.texts.emplace_back(name, content.string());
+  for (const auto& [name, content] : files) {
+    // A checkpoint that somebody else made may name any file.
+    if (std::ranges::find(small_files, name) != small_files.end()) options.texts.emplace_back(name, content.string());
+  }
   return options;
 }
 

@@ -199,7 +199,10 @@ ExportReport export_model(const Reader& reader, const io::Path& folder, const Ex
   json.set("torch_dtype", torch_name(type));
   for (const auto& [key, value] : options.generation.object()) json.set(key, value);
   io::replace_file(target.path() / config_file, json.dump(2) + "\n");
-  for (const auto& [name, text] : options.texts) io::replace_file(target.path() / name, text);
+  for (const auto& [name, text] : options.texts) {
+    io::make_folders(io::folder_of(target.path() / name));
+    io::replace_file(target.path() / name, text);
+  }
   target.commit();
   return {files.bytes(), files.count(), type};
 }

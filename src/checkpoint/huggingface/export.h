@@ -16,7 +16,7 @@ namespace lockstep::checkpoint::huggingface {
 struct ExportOptions {
   std::optional<ElementType> type;                              ///< none: what the checkpoint holds
   std::uint64_t shard_bytes = 5'000'000'000;                    ///< a file grows no larger, but for a single tensor that is
-  std::vector<std::pair<std::string, std::string>> texts = {};  ///< further files: name and content
+  std::vector<std::pair<std::string, std::string>> texts = {};  ///< further files: name, perhaps in a folder, and content
   Json generation = Json::Object{};  ///< members for config.json: ids of the tokens that begin and end a text
 };
 

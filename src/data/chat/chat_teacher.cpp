@@ -18,12 +18,12 @@ namespace {
 // A content that a template which writes contents shows, whatever it makes of them.
 constexpr const char* marker = "0lockstep1";
 
-ChatTemplate chosen_template(const ChatRules& rules, const io::Path& folder, const Tokenizer* tokenizer, bool with_tools) {
+ChatTemplate chosen_template(const ChatRules& rules, const io::Path& folder, const Tokenizer* tokenizer) {
   if (rules.chat_template.empty() && (folder.empty() || !ChatTemplate::is_in(folder)))
     throw UserError(
         "no chat template says how a model reads these conversations",
         "name one by --chat-template: chatml, llama3, zephyr or a FILE; or a folder that has one: --tokenizer hf:FOLDER");
-  ChatTemplate made = ChatTemplate::open(rules.chat_template.empty() ? folder.string() : rules.chat_template, with_tools);
+  ChatTemplate made = ChatTemplate::open(rules.chat_template.empty() ? folder.string() : rules.chat_template);
   if (!folder.empty() && made.take_tokens(folder)) return made;  // what it leaves out, the model does not have
   if (tokenizer != nullptr && tokenizer->end_of_text() && made.lacks("eos_token"))
     made.set_token("eos_token", std::string(tokenizer->bytes(*tokenizer->end_of_text())));
@@ -83,24 +83,15 @@ ChatCounts& ChatCounts::operator+=(const ChatCounts& more) {
 }
 
 ChatTeacher::ChatTeacher(ChatRules rules, RowForm form, const io::Path& folder, const Tokenizer* tokenizer)
-    : rules_(std::move(rules)),
-      form_(form),
-      tokenizer_(tokenizer),
-      template_(chosen_template(rules_, folder, tokenizer, false)),
-      with_tools_(chosen_template(rules_, folder, tokenizer, true)) {
+    : rules_(std::move(rules)), form_(form), tokenizer_(tokenizer), template_(chosen_template(rules_, folder, tokenizer)) {
   if (rules_.train_on == TrainOn::completion && !has_completion(form))
     throw UserError(fmt::format("--train-on completion: {} have no completion", name_of(form)),
                     "--train-on assistant teaches all of the assistant's turns, last the last one");
   if (rules_.train_on == TrainOn::automatic) rules_.train_on = has_completion(form) ? TrainOn::completion : TrainOn::assistant;
 }
 
-const ChatTemplate& ChatTeacher::template_of(const Conversation& chat) const {
-  const bool tools = std::ranges::any_of(chat.variables, [](const auto& one) { return one.first == "tools"; });
-  return tools ? with_tools_ : template_;
-}
-
 std::string ChatTeacher::write(const Conversation& chat) const {
-  return template_of(chat).write(chat, ChatTemplate::Prompt::none, rules_.now);
+  return template_.write(chat, ChatTemplate::Prompt::none, rules_.now);
 }
 
 std::optional<ChatText> ChatTeacher::teach(const Json& json, ChatCounts& counts) const {
@@ -112,9 +103,9 @@ std::optional<ChatText> ChatTeacher::teach(const Json& json, ChatCounts& counts)
     made.text = write(chat);
     made.taught.push_back({0, made.text.size()});
   } else {
-    made = template_of(chat).teach(chat, ChatTemplate::Prompt::none, rules_.now, first_taught(row));
+    made = template_.teach(chat, ChatTemplate::Prompt::none, rules_.now, first_taught(row));
   }
-  if (demand_turns(template_of(chat), chat, made.text, rules_.now)) ++counts.thinking;
+  if (demand_turns(template_, chat, made.text, rules_.now)) ++counts.thinking;
   if (made.taught.empty()) ++counts.silent;
   return made;
 }

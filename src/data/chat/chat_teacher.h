@@ -63,7 +63,6 @@ class ChatTeacher {
   TrainOn train_on() const { return rules_.train_on; }
 
  private:
-  const ChatTemplate& template_of(const Conversation& chat) const;
   std::string write(const Conversation& chat) const;
   std::size_t first_taught(const ChatRow& row) const;
   bool fit(ChatRow& row, ChatCounts& counts) const;
@@ -72,7 +71,7 @@ class ChatTeacher {
   ChatRules rules_;
   RowForm form_;
   const Tokenizer* tokenizer_;
-  ChatTemplate template_, with_tools_;
+  ChatTemplate template_;
 };
 
 }  // namespace lockstep::data

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::uint64_t most_bytes = std::uint64_t{16} << 20;
 constexpr const char *config_file = "tokenizer_config.json", *template_file = "chat_template.jinja",
-                     *map_file = "special_tokens_map.json", *more_templates = "additional_chat_templates";
+                     *map_file = "special_tokens_map.json", *more_templates = "additional_chat_templates",
+                     *tools_file = "additional_chat_templates/tool_use.jinja";
 
 struct Named {
   std::string_view name, source;
@@ -50,7 +51,7 @@ Json::Object tokens_of(const Json& config) {
 // Those files of a model's folder that say its template and its tokens.
 Json texts_in(const io::Path& folder) {
   Json texts(Json::Object{});
-  for (const char* name : {template_file, config_file, map_file}) {
+  for (const char* name : {template_file, tools_file, config_file, map_file}) {
     if (io::exists(folder / name)) texts.set(name, io::read_document(folder / name, most_bytes));
   }
   return texts;
@@ -68,28 +69,6 @@ Json config_of(const Json& texts, const std::string& folder) {
   const Json map = read(map_file);
   for (const auto& [token, text] : map.object()) config.set(token, text);
   return config;
-}
-
-// The file of a model's folder that has its template: with tools another one where there are several.
-io::Path template_in(const io::Path& folder, bool with_tools) {
-  io::Path tools = folder / more_templates / "tool_use.jinja";
-  if (with_tools && io::exists(tools)) return tools;
-  return folder / (io::exists(folder / template_file) ? template_file : config_file);
-}
-
-// A text, or a list of {"name", "template"}.
-std::string source_of(const Json& config, const std::string& path, bool with_tools) {
-  const Json* found = config.find("chat_template");
-  if (found != nullptr && found->is_string()) return found->string();
-  if (found != nullptr && found->is_array()) {
-    for (const std::string_view name : {std::string_view(with_tools ? "tool_use" : "default"), std::string_view("default")}) {
-      for (const Json& one : found->array()) {
-        if (one.at("name").string() == name) return one.at("template").string();
-      }
-    }
-  }
-  throw UserError(fmt::format("{}: it has no chat_template", visible(path)),
-                  "name the file of a template, or one of: chatml, llama3, zephyr");
 }
 
 // As transformers 5 hands messages to templates (utils/chat_template_utils.py, _normalize_chat_messages and
@@ -133,23 +112,51 @@ Conversation conversation_from_json(const Json& json, std::string_view what) {
   return made;
 }
 
-ChatTemplate::ChatTemplate(std::string_view source, std::string name, Json::Object tokens)
-    : name_(std::move(name)), source_(source), template_(source_, name_), tokens_(std::move(tokens)) {}
+ChatTemplate::ChatTemplate(std::string_view source, std::string name, Json::Object tokens) : tokens_(std::move(tokens)) {
+  templates_.emplace_back(source, std::move(name));
+}
 
-ChatTemplate ChatTemplate::open(const std::string& file_or_name, bool with_tools) {
-  io::Path path = file_or_name;
+bool ChatTemplate::add_from(const Json& config, const std::string& name) {
+  tokens_ = tokens_of(config);
+  const Json* found = config.find("chat_template");
+  if (found == nullptr) return false;
+  if (found->is_string()) templates_.emplace_back(found->string(), name);
+  for (const std::string_view use : {"default", "tool_use"}) {
+    for (const Json& one : found->is_array() ? found->array() : Json::Array{}) {
+      if (one.at("name").string() == use) templates_.emplace_back(one.at("template").string(), name);
+    }
+  }
+  return !templates_.empty();
+}
+
+const jinja::Template& ChatTemplate::template_for(const Conversation& conversation) const {
+  const auto tools = std::ranges::find(conversation.variables, "tools", &Json::Object::value_type::first);
+  return tools != conversation.variables.end() && !tools->second.is_null() ? templates_.back() : templates_.front();
+}
+
+ChatTemplate ChatTemplate::open(const std::string& file_or_name) {
+  const io::Path path = file_or_name;
   const auto named = std::ranges::find(known, file_or_name, &Named::name);
   if (named != known.end() && !io::exists(path)) return {named->source, file_or_name};
-  if (io::is_folder(path)) path = template_in(path, with_tools);
-  const std::string text = io::read_document(path, most_bytes), said = visible(path.string());
+  const auto demand = [](std::optional<ChatTemplate> found, const io::Path& where) {
+    if (found) return std::move(*found);
+    throw UserError(fmt::format("{}: it has no chat_template", visible(where.string())),
+                    "name the file of a template, or one of: chatml, llama3, zephyr");
+  };
+  if (io::is_folder(path)) {
+    if (!is_in(path)) io::read_document(path / config_file, most_bytes);  // says what is missing
+    return demand(find_in(path), path / config_file);
+  }
   io::Path folder = io::folder_of(path);
   if (path.filename() == config_file) {
-    const Json config = config_of(texts_in(folder), folder.string());
-    return {source_of(config, path.string(), with_tools), said, tokens_of(config)};
+    Json texts = texts_in(folder);
+    texts.set(template_file, nullptr);
+    return demand(from_texts(texts, folder.string()), path);
   }
+  const std::string text = io::read_document(path, most_bytes), said = visible(path.string());
   if (path.extension() == ".json") {
-    const Json config = Json::parse(text, said);
-    return {source_of(config, path.string(), with_tools), said, tokens_of(config)};
+    ChatTemplate made;
+    return demand(made.add_from(Json::parse(text, said), said) ? std::optional(std::move(made)) : std::nullopt, path);
   }
   ChatTemplate made(text, said);
   const bool additional = folder.filename() == more_templates;
@@ -159,10 +166,19 @@ ChatTemplate ChatTemplate::open(const std::string& file_or_name, bool with_tools
 }
 
 std::optional<ChatTemplate> ChatTemplate::from_texts(const Json& texts, const std::string& where) {
-  const Json *source = texts.find(template_file), config = config_of(texts, where);
-  if (source != nullptr) return ChatTemplate(source->string(), visible(where), tokens_of(config));
-  if (config.find("chat_template") == nullptr) return {};
-  return ChatTemplate(source_of(config, where, false), visible(where), tokens_of(config));
+  const auto name = [&](const char* file) {
+    return visible(io::exists(io::Path(where) / file) ? (io::Path(where) / file).string() : where);
+  };
+  ChatTemplate made;
+  const Json config = config_of(texts, where), *const source = texts.find(template_file), *const tools = texts.find(tools_file);
+  if (source == nullptr || !source->is_string()) {
+    if (!made.add_from(config, name(config_file))) return {};
+    return made;
+  }
+  made.tokens_ = tokens_of(config);
+  made.templates_.emplace_back(source->string(), name(template_file));
+  if (tools != nullptr) made.templates_.emplace_back(tools->string(), name(tools_file));
+  return made;
 }
 
 std::optional<ChatTemplate> ChatTemplate::find_in(const io::Path& folder) {
@@ -181,7 +197,8 @@ bool ChatTemplate::take_tokens(const io::Path& folder) {
 }
 
 bool ChatTemplate::lacks(const std::string& token) const {
-  return source_.find(token) != std::string::npos &&
+  const auto writes = [&](const jinja::Template& one) { return one.source().find(token) != std::string::npos; };
+  return std::ranges::any_of(templates_, writes) &&
          std::ranges::find(tokens_, token, &Json::Object::value_type::first) == tokens_.end();
 }
 
@@ -199,7 +216,7 @@ jinja::Rendered ChatTemplate::render(const Json::Array& messages, const Conversa
   std::ranges::transform(messages, given.begin(), normalised);
   variables.emplace_back("messages", std::move(given));
   variables.emplace_back("add_generation_prompt", prompt == Prompt::added);
-  return template_.render(variables, {.now = now});
+  return template_for(conversation).render(variables, {.now = now});
 }
 
 std::string ChatTemplate::write(const Conversation& conversation, Prompt prompt, const std::tm& now) const {

@@ -36,8 +36,8 @@ struct ChatText {
 class ChatTemplate {
  public:
   /// From a template's file, a tokenizer_config.json, or the folder of a model; or the template of that name (chatml, ...). Takes
-  /// the special tokens that a folder says. `with_tools`: the template for tools, where there are several.
-  static ChatTemplate open(const std::string& file_or_name, bool with_tools = false);
+  /// the special tokens that a folder says, and its template for tools, which writes the conversations that have some.
+  static ChatTemplate open(const std::string& file_or_name);
   ChatTemplate(std::string_view source, std::string name, Json::Object tokens = {});
 
   /// "bos_token" and the like, which the template writes.
@@ -46,11 +46,11 @@ class ChatTemplate {
   bool take_tokens(const io::Path& folder);
   /// Whether the template names a token whose text nothing has said: it would write nothing for it.
   bool lacks(const std::string& token) const;
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return templates_.front().name(); }
   /// The template of a model's folder, if it has one.
   static std::optional<ChatTemplate> find_in(const io::Path& folder);
-  /// The same of the texts of "chat_template.jinja", "tokenizer_config.json" and "special_tokens_map.json", members of an object,
-  /// of which any may be missing.
+  /// The same of the texts of such files ("chat_template.jinja", "tokenizer_config.json", ...), members of an object, of which
+  /// any may be missing.
   static std::optional<ChatTemplate> from_texts(const Json& texts, const std::string& where);
   /// Whether a model's folder has a file for a template.
   static bool is_in(const io::Path& folder);
@@ -64,6 +64,10 @@ class ChatTemplate {
 
  private:
   struct Turn;
+  ChatTemplate() = default;
+  /// Takes the templates of "chat_template", a text or a list of {"name", "template"}. Returns whether there is one.
+  bool add_from(const Json& config, const std::string& name);
+  const jinja::Template& template_for(const Conversation& conversation) const;
   jinja::Rendered render(const Json::Array& messages, const Conversation& conversation, Prompt prompt, const std::tm& now) const;
   std::size_t marked_before(const Conversation& conversation, std::size_t from, const std::tm& now) const;
   void demand_own(const Conversation& conversation, const ChatText& made, const std::tm& now) const;
@@ -74,8 +78,7 @@ class ChatTemplate {
   std::size_t own_end(const Turn& turn, const std::string& whole) const;
   std::size_t find_end(const Turn& turn, std::size_t content_end, const std::optional<std::string>& whole, std::size_t own) const;
 
-  std::string name_, source_;
-  jinja::Template template_;
+  std::vector<jinja::Template> templates_;  ///< a second one: for tools
   Json::Object tokens_;
 };
 

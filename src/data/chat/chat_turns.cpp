@@ -106,7 +106,8 @@ struct ChatTemplate::Turn {
     return has(called_by(message)) || has(thinking_of(message));
   }
   [[noreturn]] void refuse(std::string_view why) const {
-    throw UserError(fmt::format("{}: {} of message {} (assistant)", owner.name_, why, place + 1), mark_it);
+    throw UserError(fmt::format("{}: {} of message {} (assistant)", owner.template_for(conversation).name(), why, place + 1),
+                    mark_it);
   }
 };
 
@@ -117,13 +118,15 @@ std::size_t ChatTemplate::marked_before(const Conversation& conversation, std::s
 }
 
 ChatText ChatTemplate::teach(const Conversation& conversation, Prompt prompt, const std::tm& now, std::size_t from) const {
+  const jinja::Template& used = template_for(conversation);
+  const bool marks = used.marks_generation();
   jinja::Rendered rendered = render(conversation.messages, conversation, prompt, now);
   ChatText made{.text = std::move(rendered.text)};
-  std::size_t before = 0, skipped = template_.marks_generation() ? marked_before(conversation, from, now) : 0;
+  std::size_t before = 0, skipped = marks ? marked_before(conversation, from, now) : 0;
   for (const jinja::Generated& part : rendered.generated) {
     const std::size_t begin = part.begin != std::string::npos ? part.begin : made.text.find(part.text, before);
     if (begin == std::string::npos)
-      throw UserError(fmt::format("{}: the text of a {{% generation %}} block is changed before it is written", name_),
+      throw UserError(fmt::format("{}: the text of a {{% generation %}} block is changed before it is written", used.name()),
                       "mend the template");
     before = begin + part.text.size();
     if (skipped > 0) {
@@ -132,7 +135,7 @@ ChatText ChatTemplate::teach(const Conversation& conversation, Prompt prompt, co
       made.taught.push_back({begin, before});
     }
   }
-  for (std::size_t i = from; i < conversation.messages.size() && !template_.marks_generation(); ++i) {
+  for (std::size_t i = from; i < conversation.messages.size() && !marks; ++i) {
     if (conversation.messages[i].at("role").string() != "assistant") continue;
     const Turn turn{*this, conversation, now, made.text, i};
     Taught found = find_turn(turn);
@@ -140,12 +143,12 @@ ChatText ChatTemplate::teach(const Conversation& conversation, Prompt prompt, co
     if (part.find(called_by(conversation.messages[i])) == part.npos)
       throw UserError(
           fmt::format("the template {} loses the calls of tools of message {} (assistant), or does not show where they are",
-                      name_, i + 1),
+                      used.name(), i + 1),
           "take a template that writes them, or one that marks what the model writes by {% generation %}");
     if (!made.taught.empty()) found.begin = std::max(found.begin, made.taught.back().end);
     if (found.begin < found.end) made.taught.push_back(found);
   }
-  if (!template_.marks_generation()) demand_own(conversation, made, now);
+  if (!marks) demand_own(conversation, made, now);
   return made;
 }
 
@@ -163,8 +166,8 @@ void ChatTemplate::demand_own(const Conversation& conversation, const ChatText& 
     const auto found = Turn{*this, conversation, now, made.text, i}.find(i, messages.size(), made.text);
     const auto holds = [&](const Taught& part) { return found && found->begin < part.end && found->end > part.begin; };
     if (std::ranges::any_of(made.taught, holds))
-      throw UserError(fmt::format("{}: message {} ({}) would be taught, for it lies in a turn of the assistant", name_, i + 1,
-                                  visible(messages[i].at("role").string())),
+      throw UserError(fmt::format("{}: message {} ({}) would be taught, for it lies in a turn of the assistant",
+                                  template_for(conversation).name(), i + 1, visible(messages[i].at("role").string())),
                       mark_it);
   }
 }
@@ -234,7 +237,7 @@ std::size_t ChatTemplate::own_end(const Turn& turn, const std::string& whole) co
   longer.messages.emplace_back(Json::Object{{"role", "user"}, {"content", other_content}});
   const auto next = turn.written(longer.messages, Prompt::none);
   if (!next || next->starts_with(whole)) return whole.size();
-  const bool can_ask = source_.find("add_generation_prompt") != std::string::npos;
+  const bool can_ask = template_for(turn.conversation).source().find("add_generation_prompt") != std::string::npos;
   const auto asked = turn.beginning(messages, Prompt::added);
   // What ends the text is no part of a prompt then, and calls are not followed by a user.
   if (can_ask && (!asked || !asked->starts_with(whole) || longer.messages[turn.place].find("tool_calls") != nullptr))

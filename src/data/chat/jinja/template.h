@@ -50,6 +50,8 @@ class Template {
 
   /// Throws UserError in the same form, also with what the template itself refuses (raise_exception).
   Rendered render(const Json::Object& variables, const Settings& settings) const;
+  const std::string& name() const { return name_; }
+  const std::string& source() const { return source_; }
   /// Whether it says by {% generation %} what the model writes.
   bool marks_generation() const { return marks_generation_; }
 
