@@ -64,10 +64,13 @@ class Block(nn.Module):
         eps = 1e-3 if bug == "unknown-eps" else 1e-12 if bug == "norm-epsilon" else 1e-5
         self.ln_1, self.ln_2 = (nn.LayerNorm(config.n_embd, eps=eps, bias=config.bias) for _ in range(2))
         self.attn, self.mlp = Attention(config, bug), MLP(config, bug)
+        self.bug = bug
 
     def forward(self, x):
-        x = x + self.attn(self.ln_1(x))
-        return x + self.mlp(self.ln_2(x))
+        attended = self.attn(self.ln_1(x))
+        x = attended if self.bug == "residual-left-out" else x + attended
+        y = self.mlp(self.ln_2(x))
+        return y if self.bug == "residual-left-out" else x + y
 
 
 class GPT(nn.Module):
@@ -94,14 +97,19 @@ class GPT(nn.Module):
 
     def forward(self, tokens, targets=None, reduction="mean"):
         positions = torch.arange(tokens.shape[1]) + (1 if self.bug == "positions-from-1" else 0)
-        x = self.transformer.drop(self.transformer.wte(tokens) + self.transformer.wpe(positions))
-        for block in self.transformer.h:
-            x = block(x)
-        logits = self.lm_head(self.transformer.ln_f(x))
+        places = self.transformer.wpe(positions) * (0 if self.bug == "positions-left-out" else 1)
+        x = self.transformer.drop(self.transformer.wte(tokens) + places)
+        for number, block in enumerate(self.transformer.h):
+            if self.bug != "block-left-out" or number == 0:
+                x = block(x)
+        logits = self.lm_head(x if self.bug == "final-norm-left-out" else self.transformer.ln_f(x))
         if targets is None:
             return logits, None
         padded = F.pad(logits, (0, 3)) if self.bug == "padded-softmax" else logits
-        loss = F.cross_entropy(padded.flatten(0, 1).float(), targets.flatten(), ignore_index=-100, reduction=reduction)
+        loss = F.cross_entropy(padded.flatten(0, 1).float(), targets.flatten(), ignore_index=-100, reduction=reduction,
+                               label_smoothing=0.1 if self.bug == "label-smoothing" else 0.0)
+        if self.bug == "z-loss":
+            loss = loss + 1e-4 * (padded[targets >= 0].logsumexp(-1) ** 2).mean()
         return logits, loss
 
 

@@ -91,7 +91,8 @@ class Bugs(Case):
         more = ["no-mask", "scores-by-width", "times-micro-batches", "padding-counted", "prompt-taught", "labels-shifted-twice"]
         more += ["micro-batch-lost", "padded-softmax", "positions-from-1", "norm-epsilon", "gradient-lost", "not-clipped"]
         more += ["clipped-by-tensor", "decay-in-gradient", "decay-without-rate", "no-decay", "correction-off-by-one"]
-        more += ["gradient-of-step-before"]
+        more += ["gradient-of-step-before", "block-left-out", "residual-left-out", "positions-left-out", "final-norm-left-out"]
+        more += ["label-smoothing", "z-loss"]
         for bug in few + (more if ALL else []):
             with self.subTest(bug):
                 one_process(self.place(bug), bug)

@@ -215,11 +215,40 @@ std::vector<Way> other_ways() {
   };
 }
 
+/// Parts that the model lacks, and what its loss has besides.
+std::vector<Way> left_out_ways() {
+  return {
+      {"block-left-out", "block {} is left out",
+       [](const Case& c) {
+         List all;
+         for (std::int64_t i = 0; i < c.question.config.layers; ++i) all.push_back(static_cast<double>(i));
+         return all;
+       },
+       [](Case& c, double block) { c.question.ways.left_out_block = static_cast<std::int64_t>(block); }},
+      {"residual-left-out", "what goes into a branch is not added to what it gives",
+       [](const Case& c) { return when(!c.question.config.post_norm); },
+       [](Case& c, double) { c.question.ways.no_residual = true; }},
+      {"positions-left-out", "learned positions are not added", [](const Case& c) { return when(learned(c)); },
+       [](Case& c, double) { c.question.ways.no_places = true; }},
+      {"final-norm-left-out", "the norm before the head is left out", once,
+       [](Case& c, double) { c.question.ways.no_final_norm = true; }},
+      {"qkv-biases-left-out", "the biases of queries, keys and values are left out",
+       [](const Case& c) { return when(c.question.config.bias || c.question.config.qkv_bias); },
+       [](Case& c, double) { c.question.ways.no_qkv_bias = true; }},
+      {"out-biases-left-out", "the biases of products that go back into the model's width are left out",
+       [](const Case& c) { return when(c.question.config.bias); }, [](Case& c, double) { c.question.ways.out_bias_times = 0; }},
+      {"label-smoothing", "labels are smoothed by {}", [](const Case&) { return List{0.05, 0.1}; },
+       [](Case& c, double share) { c.question.ways.smoothing = share; }},
+      {"z-loss", "{} times the squared log of the softmax's sum is added to the loss",
+       [](const Case&) { return List{1e-5, 1e-4, 1e-3}; }, [](Case& c, double times) { c.question.ways.squared_log = times; }},
+  };
+}
+
 }  // namespace
 
 std::vector<Way> model_ways() {
   std::vector<Way> all = attention_ways();
-  for (const auto& more : {position_ways(), other_ways()}) all.insert(all.end(), more.begin(), more.end());
+  for (const auto& more : {position_ways(), other_ways(), left_out_ways()}) all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 

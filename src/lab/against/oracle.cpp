@@ -41,8 +41,12 @@ class Walk {
     walked_.losses.resize(at(q_.batch.rows * t_));
     for (row_ = 0; row_ < q_.batch.rows; ++row_) {
       Node* x = &embed();
-      for (std::int64_t i = 0; i < c_.layers; ++i) x = &block(*x, i);
-      lose(head(norm(*x, Role::final_gain, Role::final_bias, {Place::final_norm, 0})));
+      for (std::int64_t i = 0; i < c_.layers; ++i) {
+        Node& y = block(*x, i);
+        if (i != q_.ways.left_out_block) x = &y;
+      }
+      Node& normed = norm(*x, Role::final_gain, Role::final_bias, {Place::final_norm, 0});
+      lose(head(q_.ways.no_final_norm ? *x : normed));
       tape_.back();
       for (Node& parameter : parameters_) tape_.round(parameter.slope);
     }
@@ -77,10 +81,13 @@ class Walk {
     return seen(join(middle, norm(down, Role::post2_gain, Role::post2_bias, {Place::post2, i})), {Place::block, i});
   }
 
-  Node& join(Node& x, Node& branch) { return add(x, times(branch, c_.residual_scale)); }
+  Node& join(Node& x, Node& branch) {
+    Node& scaled = times(branch, c_.residual_scale);
+    return q_.ways.no_residual ? scaled : add(x, scaled);
+  }
 
   Node& embed() {
-    Node &table = *find(Role::token_table, 0), *places = find(Role::position_table, 0);
+    Node &table = *find(Role::token_table, 0), *places = q_.ways.no_places ? nullptr : find(Role::position_table, 0);
     Values x(at(t_ * c_.width));
     const auto for_each = [this, places](const auto& take) {
       for (std::int64_t t = 0; t < t_; ++t) {
@@ -147,7 +154,8 @@ class Walk {
 
   /// Into features that tensor ranks divide: x W^T + b.
   Node& in(Node& x, Role matrix, Role bias_role, Spot spot) {
-    Node &w = *find(matrix, spot.second), *bias = find(bias_role, spot.second);
+    const bool unbiased = q_.ways.no_qkv_bias && spot.first == Place::qkv;
+    Node &w = *find(matrix, spot.second), *bias = unbiased ? nullptr : find(bias_role, spot.second);
     Node& y = tape_.product(x, w, bias, {.slope_times = q_.ways.in_slope_times}, [=, this](Values& slope) {
       const std::int64_t width = static_cast<std::int64_t>(slope.size()) / t_;
       for (std::int64_t i = 0; i < std::ssize(slope) && q_.ways.in_sum.parts > 1; ++i) {
@@ -224,11 +232,17 @@ class Walk {
       if (target < 0) continue;
       double sum = more * std::exp(-largest);
       for (std::size_t j = 0; j < size; ++j) sum += std::exp(row[j] - largest);
-      const double whole = largest + std::log(sum);
-      walked_.losses[at(row_ * t_ + t)] = whole - row[target];
-      walked_.loss += (whole - row[target]) * q_.loss_shares[at(row_ * t_ + t)];
-      for (std::size_t j = 0; j < size; ++j)
-        logits.slope[at(t) * size + j] = (std::exp(row[j] - whole) - (j == at(target) ? 1 : 0)) * q_.shares[at(row_ * t_ + t)];
+      const double whole = largest + std::log(sum), smoothing = q_.ways.smoothing, squared = q_.ways.squared_log;
+      const double each = smoothing / static_cast<double>(size);
+      double loss = whole - (1 - smoothing) * row[target] + squared * whole * whole;
+      for (std::size_t j = 0; j < size && smoothing > 0; ++j) loss -= each * row[j];
+      walked_.losses[at(row_ * t_ + t)] = loss;
+      walked_.loss += loss * q_.loss_shares[at(row_ * t_ + t)];
+      for (std::size_t j = 0; j < size; ++j) {
+        const double taught = (j == at(target) ? 1 - smoothing : 0) + each;
+        logits.slope[at(t) * size + j] =
+            (std::exp(row[j] - whole) * (1 + 2 * squared * whole) - taught) * q_.shares[at(row_ * t_ + t)];
+      }
     }
   }
 

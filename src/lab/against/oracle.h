@@ -46,6 +46,11 @@ struct Ways {
   double out_times = 1, out_slope_times = 1, in_slope_times = 1, out_bias_times = 1;
   OnlyPart norm_positions = {};            ///< of a sample: what gradients of norms and output biases add up
   double head_share = 1, table_share = 1;  ///< of a tied matrix's gradient
+  // What is left out of the model.
+  std::int64_t left_out_block = -1;
+  bool no_residual = false, no_places = false, no_final_norm = false, no_qkv_bias = false;
+  // What the loss has besides: the mean of all tokens' losses, with this share, and this many times the squared log of the sum.
+  double smoothing = 0, squared_log = 0;
 };
 
 struct Question {
