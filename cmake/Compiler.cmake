@@ -33,6 +33,8 @@ if(LOCKSTEP_FUZZ)
 endif()
 
 set(united $<BOOL:${LOCKSTEP_UNITY}>)
+# With ThreadSanitizer, GCC takes a variant's other alternatives for used.
+string(COMPARE EQUAL "${LOCKSTEP_SANITIZE}" thread takes_alternatives)
 add_library(lockstep_warnings INTERFACE)
 target_compile_options(lockstep_warnings INTERFACE
   # Of sources compiled as one, one's locals and another's constants share names, and no type in them is a header's.
@@ -42,8 +44,7 @@ target_compile_options(lockstep_warnings INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion -Wno-deprecated-declarations>
   # GCC 12 takes short strings' own buffers for overruns once it has inlined them; AddressSanitizer looks for the true ones.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread>
-  # ThreadSanitizer's build takes a variant's other alternatives for used.
-  $<$<STREQUAL:${LOCKSTEP_SANITIZE},thread>:-Wno-maybe-uninitialized>
+  $<$<BOOL:${takes_alternatives}>:-Wno-maybe-uninitialized>
   $<$<AND:${united},$<CXX_COMPILER_ID:GNU>>:-Wno-free-nonheap-object>
   # A reference that a function gives out of a table is taken for one to its argument.
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>

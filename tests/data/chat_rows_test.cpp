@@ -2,6 +2,7 @@
 
 #include "data/chat/chat_rows.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "data/support.h"
@@ -44,6 +45,18 @@ TEST(ChatRows, BecomeMessages) {
             R"([{"role":"system","content":"S"},{"role":"user","content":"Add.\n\n1 2"},{"role":"assistant","content":"3"}])");
   EXPECT_EQ(messages_of(R"({"conversations": [{"from": "observation", "value": "{}"}], "system": "S"})"),
             R"([{"role":"system","content":"S"},{"role":"tool","content":"{}"}])");
+  EXPECT_EQ(
+      messages_of(R"({"conversations": [{"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"}]})"),
+      R"([{"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":{"x":1}}}]}])");
+}
+
+TEST(ChatRows, ArgumentsThatAreTheTextOfAnObjectAreTheObject) {
+  const auto calls = [](const char* call) {
+    return messages_of(fmt::format(R"({{"messages": [{{"role": "assistant", "tool_calls": [{}]}}]}})", call));
+  };
+  EXPECT_TRUE(contains(calls(R"({"function": {"name": "f", "arguments": "{\"x\": [1]}"}})"), R"("arguments":{"x":[1]})"));
+  EXPECT_TRUE(contains(calls(R"({"name": "f", "arguments": "{}"})"), R"("arguments":{})"));
+  EXPECT_TRUE(contains(calls(R"({"name": "f", "arguments": "so"})"), R"("arguments":"so")"));
 }
 
 TEST(ChatRows, KeepWhatElseATemplateReads) {
@@ -75,8 +88,9 @@ TEST(ChatRows, RefuseByTheMember) {
       {R"({"messages": [{"role": "user"}]})", "\"messages\", message 1: \"content\" is missing"},
       {R"({"messages": [{"role": "user", "content": null}]})", "\"messages\", message 1: \"content\" is null"},
       {R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})", "\"content\" has a part that is no text"},
-      {R"({"messages": [{"role": "assistant", "content": "", "weight": 0}]})", "not to be taught by its \"weight\""},
-      {R"({"messages": [{"role": "assistant", "content": "", "train": false}]})", "not to be taught by its \"train\""},
+      {R"({"messages": [{"role": "assistant", "content": "", "weight": 0.5}]})", "\"weight\" is 0.5, neither 0 nor 1"},
+      {R"({"messages": [{"role": "assistant", "content": "", "train": "no"}]})", "\"train\" is \"no\", neither true nor false"},
+      {R"({"conversations": [{"from": "function_call", "value": "look"}]})", "\"value\" is no call"},
       {R"({"messages": [{"role": "user", "content": ""}], "tools": {}})", "\"tools\" is an object, not a list"},
       {R"({"messages": [{"role": "user", "content": ""}], "tools": "["})", "\"tools\": "},
       {R"({"messages": [{"role": "user", "content": ""}], "chat_template_kwargs": 1})", "\"chat_template_kwargs\" is a number"},

@@ -97,6 +97,24 @@ TEST(Chats, TrainOnSaysWhatIsTaught) {
   EXPECT_TRUE(contains(chats.refused(lines), "--train-on completion: messages (role, content) have no completion"));
 }
 
+TEST(Chats, ATurnMayBeLeftUntaught) {
+  const std::string line =
+      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "A", "weight": 0}, )"
+      R"({"role": "user", "content": "So?"}, {"role": "assistant", "content": "B", "weight": 1}, )"
+      R"({"role": "user", "content": "Oh?"}, {"role": "assistant", "content": "C", "train": false}]})"
+      "\n";
+  Chats chats;
+  for (const char* source :
+       {"",
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}{{ '<assistant>' if add_generation_prompt }}"}) {
+    if (*source != '\0') chats.options.chats.chat_template = chats.folder.write("t.jinja", source);
+    chats.prepare(line + line);
+    EXPECT_EQ(chats.part("train").taught, *source != '\0' ? "B<end>" : "B<|im_end|>\n");
+  }
+  chats.options.chats.train_on = TrainOn::all;
+  EXPECT_TRUE(contains(chats.refused(line + line), "--train-on all: a message of the conversation is not to be taught"));
+}
+
 TEST(Chats, WhatTeachesNothingIsRefused) {
   Chats chats;
   const std::string silent = chat_line({{"user", "Hi"}});

@@ -37,7 +37,8 @@ constexpr std::array<FormRow, 6> forms = {{
 
 const FormRow& row_of(RowForm form) { return *std::ranges::find(forms, form, &FormRow::form); }
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 12> roles = {{
+constexpr std::string_view calls_role = "function_call";  // its value is a call: {"name", "arguments"}
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> roles = {{
     {"human", "user"},
     {"user", "user"},
     {"gpt", "assistant"},
@@ -46,6 +47,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 12> roles = 
     {"chatgpt", "assistant"},
     {"bing", "assistant"},
     {"bard", "assistant"},
+    {calls_role, "assistant"},
     {"system", "system"},
     {"tool", "tool"},
     {"observation", "tool"},
@@ -60,14 +62,15 @@ class RowReader {
   ChatRow read() const {
     ChatRow row;
     Json::Array& messages = row.conversation.messages;
+    std::vector<bool>& untaught = row.conversation.untaught;
     const Json* system = form_ == RowForm::share_gpt || form_ == RowForm::alpaca ? object_.find("system") : nullptr;
     if (system != nullptr && !system->is_null()) add_text(messages, "system", "system", "");
     switch (form_) {
       case RowForm::messages:
-        add_list(messages, "messages");
+        add_list(messages, untaught, "messages");
         break;
       case RowForm::share_gpt:
-        add_list(messages, "conversations");
+        add_list(messages, untaught, "conversations");
         break;
       case RowForm::alpaca:
         if (const Json* history = object_.find("history");
@@ -78,9 +81,9 @@ class RowReader {
         add_text(messages, "assistant", "output", "");
         break;
       default:
-        add_list(messages, "prompt");
+        add_list(messages, untaught, "prompt");
         row.prompt = messages.size();
-        add_list(messages, "completion");
+        add_list(messages, untaught, "completion");
     }
     add_variables(row.conversation.variables);
     return row;
@@ -108,30 +111,84 @@ class RowReader {
     messages.emplace_back(Json::Object{{"role", role}, {"content", std::move(content)}});
   }
 
-  void add_list(Json::Array& messages, std::string_view key) const {
+  void add_list(Json::Array& messages, std::vector<bool>& untaught, std::string_view key) const {
     const Json& list = object_.at(key);
     if (!list.is_array()) refuse(fmt::format("\"{}\" is {}, not a list of messages", key, kind_of(list)));
     if (list.array().empty()) refuse(fmt::format("\"{}\" has no message", key));
-    for (std::size_t i = 0; i < list.array().size(); ++i)
-      messages.push_back(message(list.array()[i], fmt::format("\"{}\", message {}", key, i + 1)));
+    for (std::size_t i = 0; i < list.array().size(); ++i) {
+      const std::string what = fmt::format("\"{}\", message {}", key, i + 1);
+      messages.push_back(message(list.array()[i], what));
+      if (is_taught(list.array()[i], what)) continue;
+      untaught.resize(messages.size());
+      untaught.back() = true;
+    }
+  }
+
+  // As OpenAI's files ("weight", 0 or 1) and axolotl's ("train") say it.
+  bool is_taught(const Json& given, const std::string& what) const {
+    const Json *weight = given.find("weight"), *train = given.find("train");
+    if (weight != nullptr && !weight->is_null() && (!weight->is_number() || (weight->number() != 0 && weight->number() != 1)))
+      refuse(fmt::format("{}: \"weight\" is {}, neither 0 nor 1", what, weight->dump()));
+    if (train != nullptr && !train->is_null() && !train->is_bool())
+      refuse(fmt::format("{}: \"train\" is {}, neither true nor false", what, train->dump()));
+    const bool off = (weight != nullptr && weight->is_number() && weight->number() == 0) ||
+                     (train != nullptr && train->is_bool() && !train->boolean());
+    return !off;
   }
 
   Json message(const Json& given, const std::string& what) const {
     if (!given.is_object()) refuse(fmt::format("{} is {}, not an object", what, kind_of(given)));
-    const Json *from = given.find("from"), *weight = given.find("weight"), *train = given.find("train");
-    const bool off = (weight != nullptr && weight->is_number() && weight->number() == 0) ||
-                     (train != nullptr && train->is_bool() && !train->boolean());
-    if (off) refuse(fmt::format("{} is not to be taught by its \"{}\", which is not read", what, weight ? "weight" : "train"));
+    const Json* from = given.find("from");
     if (from == nullptr) {
       Json made = given;
       text(given.find("role"), what + ": \"role\"");
       made.set("content", content(given, what));
+      if (const Json* calls = given.find("tool_calls"); calls != nullptr && calls->is_array())
+        made.set("tool_calls", with_arguments(calls->array()));
       return made;
     }
     const std::string& name = text(from, what + ": \"from\"");
     const auto known = std::ranges::find(roles, name, &decltype(roles)::value_type::first);
     if (known == roles.end()) refuse(fmt::format("{}: \"from\" is \"{}\", which is no role that is known", what, visible(name)));
-    return Json::Object{{"role", known->second}, {"content", text(given.find("value"), what + ": \"value\"")}};
+    const std::string& value = text(given.find("value"), what + ": \"value\"");
+    if (name != calls_role) return Json::Object{{"role", known->second}, {"content", value}};
+    const Json call = object_in(value);
+    if (call.is_null() || call.find("name") == nullptr || call.find("arguments") == nullptr)
+      refuse(fmt::format(R"({}: "value" is no call: {{"name": ..., "arguments": ...}})", what));
+    return Json::Object{{"role", known->second},
+                        {"content", nullptr},
+                        {"tool_calls", with_arguments({Json::Object{{"type", "function"}, {"function", call}}})}};
+  }
+
+  /// The object that a text is; null where it is none.
+  static Json object_in(const std::string& text) {
+    try {
+      Json value = Json::parse(text, "a call");
+      return value.is_object() ? value : Json();
+    } catch (const UserError&) {
+      return {};
+    }
+  }
+
+  // OpenAI's arguments of a call are the text of an object. Templates want the object, and would write a text within quotes.
+  static Json with_arguments(Json::Array calls) {
+    for (Json& call : calls) {
+      if (!call.is_object()) continue;
+      const Json* function = call.find("function");
+      const bool inside = function != nullptr && function->is_object();
+      Json changed = inside ? *function : call;
+      const Json* arguments = changed.find("arguments");
+      if (arguments == nullptr || !arguments->is_string()) continue;
+      Json object = object_in(arguments->string());
+      if (object.is_null()) continue;
+      changed.set("arguments", std::move(object));
+      if (inside) {
+        call.set("function", std::move(changed));
+      } else {
+        call = std::move(changed);
+      }
+    }
+    return calls;
   }
 
   // A text; null beside calls of tools.

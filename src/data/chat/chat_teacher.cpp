@@ -100,6 +100,9 @@ std::optional<ChatText> ChatTeacher::teach(const Json& json, ChatCounts& counts)
   const Conversation& chat = row.conversation;
   ChatText made;
   if (rules_.train_on == TrainOn::all) {
+    if (std::ranges::count(chat.untaught, true) > 0)
+      throw UserError("--train-on all: a message of the conversation is not to be taught (\"weight\": 0, \"train\": false)",
+                      "--train-on assistant teaches the others of the assistant's turns");
     made.text = write(chat);
     made.taught.push_back({0, made.text.size()});
   } else {

@@ -16,8 +16,11 @@
 namespace lockstep::data {
 
 struct Conversation {
-  Json::Array messages;         ///< objects with a "role", and mostly "content"
-  Json::Object variables = {};  ///< what a template reads besides: "tools", "documents", "enable_thinking"
+  Json::Array messages;             ///< objects with a "role", and mostly "content"
+  Json::Object variables = {};      ///< what a template reads besides: "tools", "documents", "enable_thinking"
+  std::vector<bool> untaught = {};  ///< by message, those of the assistant that are not taught; empty: none
+
+  bool teaches(std::size_t message) const { return message >= untaught.size() || !untaught[message]; }
 };
 
 /// Reads a list of messages, or an object with "messages" whose other members are variables. Throws UserError.
@@ -58,8 +61,8 @@ class ChatTemplate {
   enum class Prompt : bool { none, added };  ///< added: what stands before an answer follows
   std::string write(const Conversation& conversation, Prompt prompt, const std::tm& now) const;
   /// What is taught is what {% generation %} blocks write. Where the template has none, it is each assistant's turn as far as
-  /// texts of the conversation's beginnings tell. Turns of the first `from` messages are not taught. Throws UserError for a turn
-  /// that is not in the text.
+  /// texts of the conversation's beginnings tell. Turns of the first `from` messages are not taught, nor those that are
+  /// `untaught`. Throws UserError for a turn that is not in the text.
   ChatText teach(const Conversation& conversation, Prompt prompt, const std::tm& now, std::size_t from = 0) const;
 
  private:
@@ -70,6 +73,7 @@ class ChatTemplate {
   const jinja::Template& template_for(const Conversation& conversation) const;
   jinja::Rendered render(const Json::Array& messages, const Conversation& conversation, Prompt prompt, const std::tm& now) const;
   std::size_t marked_before(const Conversation& conversation, std::size_t from, const std::tm& now) const;
+  std::vector<bool> marks_untaught(const Conversation& conversation, std::size_t from, const std::tm& now) const;
   void demand_own(const Conversation& conversation, const ChatText& made, const std::tm& now) const;
   Taught find_turn(const Turn& turn) const;
   std::size_t find_begin(const Turn& turn, std::size_t begin, bool called, std::string_view header) const;

@@ -117,26 +117,36 @@ std::size_t ChatTemplate::marked_before(const Conversation& conversation, std::s
   return from == 0 ? 0 : render(first, conversation, Prompt::none, now).generated.size();
 }
 
+// By {% generation %} block, those of turns that are not taught; further ones are.
+std::vector<bool> ChatTemplate::marks_untaught(const Conversation& conversation, std::size_t from, const std::tm& now) const {
+  std::vector<bool> untaught(marked_before(conversation, from, now), true);
+  for (std::size_t i = from; i < conversation.messages.size(); ++i) {
+    if (conversation.teaches(i)) continue;
+    untaught.resize(marked_before(conversation, i, now));
+    untaught.resize(marked_before(conversation, i + 1, now), true);
+  }
+  return untaught;
+}
+
 ChatText ChatTemplate::teach(const Conversation& conversation, Prompt prompt, const std::tm& now, std::size_t from) const {
   const jinja::Template& used = template_for(conversation);
   const bool marks = used.marks_generation();
   jinja::Rendered rendered = render(conversation.messages, conversation, prompt, now);
   ChatText made{.text = std::move(rendered.text)};
-  std::size_t before = 0, skipped = marks ? marked_before(conversation, from, now) : 0;
+  std::size_t before = 0, block = 0;
+  const std::vector<bool> untaught = marks ? marks_untaught(conversation, from, now) : std::vector<bool>{};
   for (const jinja::Generated& part : rendered.generated) {
     const std::size_t begin = part.begin != std::string::npos ? part.begin : made.text.find(part.text, before);
     if (begin == std::string::npos)
       throw UserError(fmt::format("{}: the text of a {{% generation %}} block is changed before it is written", used.name()),
                       "mend the template");
     before = begin + part.text.size();
-    if (skipped > 0) {
-      --skipped;
-    } else if (!part.text.empty()) {
-      made.taught.push_back({begin, before});
-    }
+    const bool taught = block >= untaught.size() || !untaught[block];
+    ++block;
+    if (taught && !part.text.empty()) made.taught.push_back({begin, before});
   }
   for (std::size_t i = from; i < conversation.messages.size() && !marks; ++i) {
-    if (conversation.messages[i].at("role").string() != "assistant") continue;
+    if (conversation.messages[i].at("role").string() != "assistant" || !conversation.teaches(i)) continue;
     const Turn turn{*this, conversation, now, made.text, i};
     Taught found = find_turn(turn);
     const auto part = std::string_view(made.text).substr(found.begin, found.end - found.begin);
