@@ -26,8 +26,8 @@ void read(std::span<const std::byte> input) {
   data::DocumentLines lines;
   data::read_documents(text_of(input), make, lines);
   ensure(std::ssize(lines.documents) + std::ssize(lines.bad) <= 2 * lines.lines, "a line is two documents at most");
-  for (const data::Document& document : lines.documents) {
-    for (const std::string* text : {&document.prompt, &document.text}) {
+  for (const data::Document& made : lines.documents) {
+    for (const std::string* text : {&made.prompt, &made.text}) {
       ensure(invalid_utf8_at(*text) == std::string::npos, "a document is valid UTF-8");
     }
   }
