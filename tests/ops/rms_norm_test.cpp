@@ -33,8 +33,8 @@ TEST_P(RmsNormSizes, EqualsReference) {
   ops::make_reference_ops()->norm(form).forward(normed, kept, in.x, in.gain, {}, eps);
   for (const bool accumulate : {true, false}) {
     compare_everywhere(
-        [&, form = form](ops::Ops& ops) {
-          ops::Norm& norm = ops.norm(form);
+        [&, kind = form](ops::Ops& ops) {
+          ops::Norm& norm = ops.norm(kind);
           HostTensor n = in.matrix(), stats({in.rows, 2}), again = n, dx = n, n_of_backward = n, added = in.residual;
           HostTensor d_gain = HostTensor::random({in.columns}, 6);
           norm.forward(added, stats, in.x, in.gain, {}, eps, added);
