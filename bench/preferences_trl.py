@@ -4,15 +4,14 @@
     bench/preferences_trl.py FOLDER [--lockstep PROGRAM] [--seeds 3] [--scale 1.0] [--small]
 
 FOLDER is what examples/preferences.py made with the same --scale and --small. Each seed orders the data anew. trl's DPO also starts from
-our SFT: then only the preferences are compared. trl is not packed: its batches of conversations have as many tokens as rows of packed
-ones. `lockstep eval` judges all models. Needs torch, transformers and trl.
+our SFT: then only the preferences are compared. trl is not packed: its batches have as many conversations as our windows. `lockstep eval`
+judges all models. Needs torch, transformers and trl.
 """
 
 import argparse
 import json
 import pathlib
 import shutil
-import statistics
 import subprocess
 
 import torch
@@ -20,7 +19,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
-LENGTH, ROWS = 128, 12
+LENGTH = 128
 
 
 def rows_of(path):
@@ -42,7 +41,8 @@ def answered(message):
 class Trial:
     def __init__(self, options):
         self.folder, self.program, self.scale = options.folder, options.lockstep, options.scale
-        self.rate = 2e-3 if options.small else 1e-3  # of SFT
+        # As in the example: samples, learning rate and steps of SFT, and DPO's learning rate.
+        self.rows, self.rate, self.taught, self.dpo_rate = (12, 2e-3, 200, 5e-5) if options.small else (24, 1e-3, 300, 2e-5)
         self.made = options.folder / "against-trl"
         self.tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(self.folder / "models/base/tokenizer.json"),
                                                  eos_token="<|endoftext|>", pad_token="<|endoftext|>")
@@ -63,13 +63,13 @@ class Trial:
         common = [f"train.seed={seed}", "sample.tokens=0", "train.eval_interval=100", "train.eval_iters=4", "optimizer.schedule=cosine",
                   "optimizer.min_lr=0", f"model.block_size={LENGTH}", "data.order=partition"]
         sft, dpo = self.made / f"ours-sft-{seed}", self.made / f"ours-dpo-{seed}"
-        count = self.steps(200)
+        count = self.steps(self.taught)
         self.run("train", self.folder / "data/chats", f"train.init_from={self.folder}/runs/base", f"log.dir={sft}", "data.documents=true",
-                 "train.objective=sft", f"model.batch_size={ROWS}", f"optimizer.learning_rate={self.rate}", f"train.max_iters={count}",
+                 "train.objective=sft", f"model.batch_size={self.rows}", f"optimizer.learning_rate={self.rate}", f"train.max_iters={count}",
                  f"train.warmup_iters={count // 20}", *common)
         count = self.steps(40)
         self.run("train", self.folder / "data/pairs", f"train.init_from={sft}", f"log.dir={dpo}", "train.objective=dpo", "dpo.beta=0.1",
-                 "model.batch_size=16", "optimizer.learning_rate=0.00005", f"train.max_iters={count}",
+                 "model.batch_size=16", f"optimizer.learning_rate={self.dpo_rate}", f"train.max_iters={count}",
                  f"train.warmup_iters={count // 20}", *common)
         start = self.made / f"ours-sft-{seed}-model"
         self.run("convert", sft, start)
@@ -91,9 +91,10 @@ class Trial:
     def theirs(self, seed):
         chats = [{"prompt": asked(row["messages"][:1]), "completion": answered(row["messages"][1])}
                  for row in rows_of(self.folder / "chats.jsonl")]
-        tokens = statistics.mean(len(self.tokenizer(row["prompt"] + row["completion"])["input_ids"]) + 1 for row in chats)
+        windows = (self.folder / "data/chats/train.bin").stat().st_size // (2 * LENGTH)
+        per_window = 0.9 * len(chats) / windows  # a tenth of them is for validation
         trainer = SFTTrainer(AutoModelForCausalLM.from_pretrained(self.folder / "models/base", dtype=torch.float32),
-                             SFTConfig(**self.arguments(seed, self.steps(200), self.rate, round(ROWS * LENGTH / tokens))),
+                             SFTConfig(**self.arguments(seed, self.steps(self.taught), self.rate, round(self.rows * per_window))),
                              train_dataset=Dataset.from_list(chats), processing_class=self.tokenizer)
         trainer.train()
         sft = self.save(trainer, f"trl-sft-{seed}")
@@ -105,7 +106,7 @@ class Trial:
                  for row in rows_of(self.folder / "pairs.jsonl")]
         trainer = DPOTrainer(AutoModelForCausalLM.from_pretrained(sft, dtype=torch.float32),
                              AutoModelForCausalLM.from_pretrained(sft, dtype=torch.float32),
-                             DPOConfig(**self.arguments(seed, self.steps(40), 5e-5, 8), beta=0.1),
+                             DPOConfig(**self.arguments(seed, self.steps(40), self.dpo_rate, 8), beta=0.1),
                              train_dataset=Dataset.from_list(pairs), processing_class=self.tokenizer)
         trainer.train()
         return self.save(trainer, f"{sft.name}-trl-dpo")

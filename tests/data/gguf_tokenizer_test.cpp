@@ -68,10 +68,9 @@ TEST(GgufTokenizer, HasATextForEveryId) {
 
 /// SentencePiece's BPE: "ab", "_a" and "_ab", of which the last comes of two pairs ('_': U+2581).
 Json sentencepiece(const char* merges = R"(["a b", "\u2581 a", "\u2581 ab", "\u2581a b"])") {
-  Json::Object vocabulary{{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
-  for (std::int64_t byte = 0; byte < 256; ++byte) vocabulary.emplace_back(fmt::format("<0x{:02X}>", byte), 3 + byte);
-  for (const char* token : {"\u2581", "a", "b", "ab", "\u2581a", "\u2581ab"})
-    vocabulary.emplace_back(token, std::ssize(vocabulary));
+  Json::Object pieces{{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
+  for (std::int64_t byte = 0; byte < 256; ++byte) pieces.emplace_back(fmt::format("<0x{:02X}>", byte), 3 + byte);
+  for (const char* token : {"\u2581", "a", "b", "ab", "\u2581a", "\u2581ab"}) pieces.emplace_back(token, std::ssize(pieces));
   Json json = Json::parse(R"({
     "added_tokens": [{"id": 0, "content": "<unk>", "special": true}, {"id": 1, "content": "<s>", "special": true},
                      {"id": 2, "content": "</s>", "special": true}],
@@ -82,7 +81,7 @@ Json sentencepiece(const char* merges = R"(["a b", "\u2581 a", "\u2581 ab", "\u2
   json.set("model", Json::Object{{"type", "BPE"},
                                  {"unk_token", "<unk>"},
                                  {"byte_fallback", true},
-                                 {"vocab", std::move(vocabulary)},
+                                 {"vocab", std::move(pieces)},
                                  {"merges", Json::parse(merges)}});
   return json;
 }

@@ -123,7 +123,8 @@ bool ChatTemplate::add_from(const Json& config, const std::string& name) {
   if (found->is_string()) templates_.emplace_back(found->string(), name);
   for (const std::string_view use : {"default", "tool_use"}) {
     for (const Json& one : found->is_array() ? found->array() : Json::Array{}) {
-      if (one.at("name").string() == use) templates_.emplace_back(one.at("template").string(), name);
+      const bool wanted = one.at("name").string() == use && (use == "default" || !templates_.empty());
+      if (wanted) templates_.emplace_back(one.at("template").string(), name);
     }
   }
   return !templates_.empty();
