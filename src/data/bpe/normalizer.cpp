@@ -145,6 +145,22 @@ bool map_images(const normal::Charsmap& map, char32_t a, std::vector<char32_t>& 
   return true;
 }
 
+/// The same of a rule that replaces a text.
+bool replace_images(const NormalRule& rule, char32_t a, std::vector<char32_t>& seen) {
+  const auto taken = [&](char32_t c) { return rule.find->may_take(c); };
+  if (taken(a) || std::ranges::any_of(seen, [&](char32_t c) { return rule.find->reaches_over(a, c); })) return false;
+  if (std::ranges::none_of(seen, taken)) return true;
+  if (rule.content.empty()) return false;
+  const auto is_it = [&](char32_t c) {
+    std::string text;
+    if (c != pattern::no_character) append_utf8(text, c);
+    return text == rule.literal;
+  };
+  std::erase_if(seen, is_it);  // no other one stays for certain
+  seen.push_back(pattern::character_at(rule.content, 0).value);
+  return true;
+}
+
 }  // namespace
 
 std::vector<char32_t> Normalizer::images(char32_t a, char32_t b) const {
@@ -159,18 +175,7 @@ std::vector<char32_t> Normalizer::images(char32_t a, char32_t b) const {
       for (char32_t& c : seen) c = letters_->lower(c);
     }
     if (rule.kind == NormalKind::charsmap && !map_images(*rule.map, a, seen)) return {};
-    if (rule.kind != NormalKind::replace) continue;
-    const auto taken = [&](char32_t c) { return rule.find->may_take(c); };
-    if (taken(a) || std::ranges::any_of(seen, [&](char32_t c) { return rule.find->reaches_over(a, c); })) return {};
-    if (std::ranges::none_of(seen, taken)) continue;
-    if (rule.content.empty()) return {};
-    const auto is_it = [&](char32_t c) {
-      std::string text;
-      if (c != pattern::no_character) append_utf8(text, c);
-      return text == rule.literal;
-    };
-    std::erase_if(seen, is_it);  // no other one stays for certain
-    seen.push_back(pattern::character_at(rule.content, 0).value);
+    if (rule.kind == NormalKind::replace && !replace_images(rule, a, seen)) return {};
   }
   return seen;
 }
