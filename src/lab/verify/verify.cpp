@@ -10,8 +10,6 @@
 namespace lockstep::lab {
 namespace {
 
-constexpr double fp32_tolerance = 1e-5;
-
 const TrialParts usual_parts;
 
 std::string name_of(const Finding& finding, const RunRecord& record) {
@@ -129,7 +127,8 @@ class ModelProof {
                         .wanted = wanted,
                         .ranks = layout.ranks(),
                         .steps = options_.steps};
-    if (!report.promises_bits) report.tolerance = model_.weights.type == DType::f32 ? fp32_tolerance : model_.bf16_tolerance;
+    if (!report.promises_bits)
+      report.tolerance = model_.weights.type == DType::f32 ? model_.fp32_tolerance : model_.bf16_tolerance;
     Comparison comparison(reference.recorded.run, reference.going, layout.plan.ranks());
     const double begun = now_seconds();
     report.failure = reference.recorded.failure;

@@ -27,7 +27,8 @@ struct VerifyModel {
   std::int64_t samples = 2, positions = 72;  ///< of a micro-batch
   std::uint64_t seed = 1337;
   train::ObjectiveSettings objective = {};
-  double bf16_tolerance = 2e-2;  ///< of losses and gradients in bf16, where sums have another order
+  double fp32_tolerance = 1e-5;  ///< of losses and gradients where sums have another order
+  double bf16_tolerance = 2e-2;  ///< likewise in bf16
 
   /// What a layout may cut of it.
   layout::PlanLimits limits() const { return arch::plan_limits(config, positions); }
