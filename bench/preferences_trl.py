@@ -13,13 +13,15 @@ import json
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
-LENGTH = 128
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
+import preferences  # noqa: E402
 
 
 def rows_of(path):
@@ -41,8 +43,7 @@ def answered(message):
 class Trial:
     def __init__(self, options):
         self.folder, self.program, self.scale = options.folder, options.lockstep, options.scale
-        # As in the example: samples, learning rate and steps of SFT, and DPO's learning rate.
-        self.rows, self.rate, self.taught, self.dpo_rate = (12, 2e-3, 200, 5e-5) if options.small else (24, 1e-3, 300, 2e-5)
+        self.recipe = preferences.SMALL if options.small else preferences.LARGE
         self.made = options.folder / "against-trl"
         self.tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(self.folder / "models/base/tokenizer.json"),
                                                  eos_token="<|endoftext|>", pad_token="<|endoftext|>")
@@ -61,15 +62,15 @@ class Trial:
 
     def ours(self, seed):
         common = [f"train.seed={seed}", "sample.tokens=0", "train.eval_interval=100", "train.eval_iters=4", "optimizer.schedule=cosine",
-                  "optimizer.min_lr=0", f"model.block_size={LENGTH}", "data.order=partition"]
+                  "optimizer.min_lr=0", f"model.block_size={preferences.LENGTH}", "data.order=partition"]
         sft, dpo = self.made / f"ours-sft-{seed}", self.made / f"ours-dpo-{seed}"
-        count = self.steps(self.taught)
+        count = self.steps(self.recipe.sft)
         self.run("train", self.folder / "data/chats", f"train.init_from={self.folder}/runs/base", f"log.dir={sft}", "data.documents=true",
-                 "train.objective=sft", f"model.batch_size={self.rows}", f"optimizer.learning_rate={self.rate}", f"train.max_iters={count}",
+                 "train.objective=sft", f"model.batch_size={self.recipe.samples}", f"optimizer.learning_rate={self.recipe.rate}", f"train.max_iters={count}",
                  f"train.warmup_iters={count // 20}", *common)
-        count = self.steps(40)
+        count = self.steps(self.recipe.dpo)
         self.run("train", self.folder / "data/pairs", f"train.init_from={sft}", f"log.dir={dpo}", "train.objective=dpo", "dpo.beta=0.1",
-                 "model.batch_size=16", f"optimizer.learning_rate={self.dpo_rate}", f"train.max_iters={count}",
+                 "model.batch_size=16", f"optimizer.learning_rate={self.recipe.dpo_rate}", f"train.max_iters={count}",
                  f"train.warmup_iters={count // 20}", *common)
         start = self.made / f"ours-sft-{seed}-model"
         self.run("convert", sft, start)
@@ -85,16 +86,16 @@ class Trial:
     def arguments(self, seed, count, rate, batch):
         return dict(output_dir=str(self.made / "trainer"), max_steps=count, warmup_steps=count // 20, learning_rate=rate,
                     lr_scheduler_type="cosine", per_device_train_batch_size=batch, seed=seed, adam_beta1=0.9, adam_beta2=0.95,
-                    weight_decay=0.1, max_grad_norm=1.0, max_length=LENGTH, report_to=[], save_strategy="no", logging_steps=50,
+                    weight_decay=0.1, max_grad_norm=1.0, max_length=preferences.LENGTH, report_to=[], save_strategy="no", logging_steps=50,
                     use_cpu=True, bf16=False, disable_tqdm=True, gradient_checkpointing=False)
 
     def theirs(self, seed):
         chats = [{"prompt": asked(row["messages"][:1]), "completion": answered(row["messages"][1])}
                  for row in rows_of(self.folder / "chats.jsonl")]
-        windows = (self.folder / "data/chats/train.bin").stat().st_size // (2 * LENGTH)
+        windows = (self.folder / "data/chats/train.bin").stat().st_size // (2 * preferences.LENGTH)
         per_window = 0.9 * len(chats) / windows  # a tenth of them is for validation
         trainer = SFTTrainer(AutoModelForCausalLM.from_pretrained(self.folder / "models/base", dtype=torch.float32),
-                             SFTConfig(**self.arguments(seed, self.steps(self.taught), self.rate, round(self.rows * per_window))),
+                             SFTConfig(**self.arguments(seed, self.steps(self.recipe.sft), self.recipe.rate, round(self.recipe.samples * per_window))),
                              train_dataset=Dataset.from_list(chats), processing_class=self.tokenizer)
         trainer.train()
         sft = self.save(trainer, f"trl-sft-{seed}")
@@ -106,7 +107,7 @@ class Trial:
                  for row in rows_of(self.folder / "pairs.jsonl")]
         trainer = DPOTrainer(AutoModelForCausalLM.from_pretrained(sft, dtype=torch.float32),
                              AutoModelForCausalLM.from_pretrained(sft, dtype=torch.float32),
-                             DPOConfig(**self.arguments(seed, self.steps(40), self.dpo_rate, 8), beta=0.1),
+                             DPOConfig(**self.arguments(seed, self.steps(self.recipe.dpo), self.recipe.dpo_rate, 8), beta=0.1),
                              train_dataset=Dataset.from_list(pairs), processing_class=self.tokenizer)
         trainer.train()
         return self.save(trainer, f"{sft.name}-trl-dpo")

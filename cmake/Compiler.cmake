@@ -44,7 +44,7 @@ target_compile_options(lockstep_warnings INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion -Wno-deprecated-declarations>
   # GCC 12 takes short strings' own buffers for overruns once it has inlined them; AddressSanitizer looks for the true ones.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread>
-  $<$<BOOL:${takes_alternatives}>:-Wno-maybe-uninitialized>
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${takes_alternatives}>>:-Wno-maybe-uninitialized>
   $<$<AND:${united},$<CXX_COMPILER_ID:GNU>>:-Wno-free-nonheap-object>
   # A reference that a function gives out of a table is taken for one to its argument.
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>

@@ -14,12 +14,24 @@ import json
 import pathlib
 import random
 import subprocess
+import typing
 
 MARKS = {",": "a comma", ".": "a full stop", "?": "a question mark", "!": "an exclamation mark", ";": "a semicolon", ":": "a colon"}
 LENGTH = 128
-# Of the model: its parts, samples and learning rate before DPO; steps of pretraining and of SFT; DPO's learning rate.
-SMALL = (("model.n_layer=4", "model.n_head=4", "model.n_embd=128"), 12, 0.002, 150, 200, 0.00005)
-LARGE = (("model.n_layer=6", "model.n_head=6", "model.n_embd=384"), 24, 0.001, 400, 300, 0.00002)
+
+
+class Recipe(typing.NamedTuple):
+    model: tuple[str, ...]
+    samples: int  # of a step before DPO
+    rate: float  # of learning before DPO
+    pretraining: int  # steps
+    sft: int  # steps
+    dpo_rate: float
+    dpo: int = 40  # steps
+
+
+SMALL = Recipe(("model.n_layer=4", "model.n_head=4", "model.n_embd=128"), 12, 0.002, 150, 200, 0.00005)
+LARGE = Recipe(("model.n_layer=6", "model.n_head=6", "model.n_embd=384"), 24, 0.001, 400, 300, 0.00002)
 
 
 def short(mark):
@@ -98,26 +110,26 @@ def main():
     def judge(model):
         run("eval", model, "--task", folder / "short.jsonl", "--task", folder / "long.jsonl")
 
-    parts, samples, rate, pretraining, sft, dpo_rate = SMALL if options.small else LARGE
-    teaching = (f"model.batch_size={samples}", f"optimizer.learning_rate={rate}")
+    recipe = SMALL if options.small else LARGE
+    teaching = (f"model.batch_size={recipe.samples}", f"optimizer.learning_rate={recipe.rate}")
     make_data(folder, options.text.read_text())
     common = ("sample.tokens=0", "train.eval_iters=4", "train.eval_interval=100", "optimizer.schedule=cosine", "optimizer.min_lr=0",
               f"model.block_size={LENGTH}", "train.log_interval=10")
     run("prepare", options.text, "--tokenizer", "bpe:512", "--out", folder / "data/text")
-    run("train", folder / "data/text", f"log.dir={folder}/runs/base", *parts, "model.position=rope", "model.norm=rmsnorm",
-        "model.activation=swiglu", *teaching, *steps(pretraining), *common)
+    run("train", folder / "data/text", f"log.dir={folder}/runs/base", *recipe.model, "model.position=rope", "model.norm=rmsnorm",
+        "model.activation=swiglu", *teaching, *steps(recipe.pretraining), *common)
     run("convert", folder / "runs/base", folder / "models/base")
     judge(folder / "models/base")
 
     tokens = ("--tokenizer", f"hf:{folder}/models/base", "--chat-template", "chatml", "--length", LENGTH, "--too-long", "drop")
     run("prepare", folder / "chats.jsonl", *tokens, "--pack", "--out", folder / "data/chats")
     run("train", folder / "data/chats", f"train.init_from={folder}/runs/base", f"log.dir={folder}/runs/sft", "data.order=partition",
-        "data.documents=true", "train.objective=sft", *teaching, *steps(sft), *common)
+        "data.documents=true", "train.objective=sft", *teaching, *steps(recipe.sft), *common)
     judge(folder / "runs/sft")
 
     run("prepare", folder / "pairs.jsonl", *tokens, "--out", folder / "data/pairs")
     run("train", folder / "data/pairs", f"train.init_from={folder}/runs/sft", f"log.dir={folder}/runs/dpo", "data.order=partition",
-        "train.objective=dpo", "dpo.beta=0.1", "model.batch_size=16", f"optimizer.learning_rate={dpo_rate}", *steps(40), *common)
+        "train.objective=dpo", "dpo.beta=0.1", "model.batch_size=16", f"optimizer.learning_rate={recipe.dpo_rate}", *steps(recipe.dpo), *common)
     judge(folder / "runs/dpo")
 
 

@@ -128,7 +128,7 @@ TEST_F(TextEnds, ThereAndBackKeepsWhatWasPublished) {
   EXPECT_FALSE(fs::exists(folder_ / "bad"));
 }
 
-// A checkpoint that somebody else made may name any file.
+// The names of files come from the checkpoint, which may be a stranger's.
 TEST_F(TextEnds, NoFileIsWrittenOutsideOfTheFolder) {
   publish();
   set("generation_config.json", "temperature", 0.7);

@@ -143,7 +143,7 @@ checkpoint::huggingface::ExportOptions published_extras(const Json& run) {
     }
   }
   for (const auto& [name, content] : files) {
-    // A checkpoint that somebody else made may name any file.
+    // The names come from the checkpoint, which may be a stranger's: "../x" would lie outside of the folder.
     if (std::ranges::find(small_files, name) != small_files.end()) options.texts.emplace_back(name, content.string());
   }
   return options;

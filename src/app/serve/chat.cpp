@@ -16,6 +16,7 @@
 #include "app/serve/text_engine.h"
 #include "base/terminal.h"
 #include "base/text/utf8.h"
+#include "data/chat/message.h"
 #include "io/file.h"
 #include "train/texts/stop_texts.h"
 
@@ -154,7 +155,7 @@ class Chat {
   }
 
   void retry() {
-    while (!messages_.empty() && messages_.back().at("role").string() == "assistant") messages_.pop_back();
+    while (!messages_.empty() && data::is_assistant(messages_.back())) messages_.pop_back();
     if (messages_.empty() || messages_.back().at("role").string() != "user") {
       fmt::print(stderr, "there is no message yet\n");
       return;

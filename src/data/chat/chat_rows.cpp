@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text/visible.h"
+#include "data/chat/message.h"
 
 namespace lockstep::data {
 namespace {
@@ -174,19 +175,11 @@ class RowReader {
   static Json with_arguments(Json::Array calls) {
     for (Json& call : calls) {
       if (!call.is_object()) continue;
-      const Json* function = call.find("function");
-      const bool inside = function != nullptr && function->is_object();
-      Json changed = inside ? *function : call;
-      const Json* arguments = changed.find("arguments");
+      Json function = function_of(call);
+      const Json* arguments = function.find("arguments");
       if (arguments == nullptr || !arguments->is_string()) continue;
       Json object = object_in(arguments->string());
-      if (object.is_null()) continue;
-      changed.set("arguments", std::move(object));
-      if (inside) {
-        call.set("function", std::move(changed));
-      } else {
-        call = std::move(changed);
-      }
+      if (!object.is_null()) set_function(call, function.set("arguments", std::move(object)));
     }
     return calls;
   }

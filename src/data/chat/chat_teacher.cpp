@@ -35,8 +35,6 @@ ChatTemplate chosen_template(const ChatRules& rules, const io::Path& folder, con
   return made;
 }
 
-bool is_assistant(const Json& message) { return message.at("role").string() == "assistant"; }
-
 // Whether another content of a message, or another name that it calls, is in the text: a template may write them in another way,
 // or in another place, and tools are declared by the same names.
 template <class Change>

@@ -146,7 +146,7 @@ ChatText ChatTemplate::teach(const Conversation& conversation, Prompt prompt, co
     if (taught && !part.text.empty()) made.taught.push_back({begin, before});
   }
   for (std::size_t i = from; i < conversation.messages.size() && !marks; ++i) {
-    if (conversation.messages[i].at("role").string() != "assistant" || !conversation.teaches(i)) continue;
+    if (!is_assistant(conversation.messages[i]) || !conversation.teaches(i)) continue;
     const Turn turn{*this, conversation, now, made.text, i};
     Taught found = find_turn(turn);
     const auto part = std::string_view(made.text).substr(found.begin, found.end - found.begin);
@@ -167,7 +167,7 @@ void ChatTemplate::demand_own(const Conversation& conversation, const ChatText& 
   const Json::Array& messages = conversation.messages;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const Json* content = messages[i].find("content");
-    if (messages[i].at("role").string() == "assistant" || content == nullptr || !content->is_string()) continue;
+    if (is_assistant(messages[i]) || content == nullptr || !content->is_string()) continue;
     const std::string_view words = trimmed(content->string());
     const auto has = [&](const Taught& part) {
       return std::string_view(made.text).substr(part.begin, part.end - part.begin).find(words) != words.npos;
@@ -261,8 +261,8 @@ std::size_t ChatTemplate::own_end(const Turn& turn, const std::string& whole) co
   return same == rest.size() || (can_ask && closed == 0) ? whole.size() : content->end + closed;
 }
 
-// Some templates close the last turn by another mark. Behind a turn that others follow, the first mark closes it where it is
-// there whoever speaks next. Its length; 0: there is none.
+// Some templates close the last turn by another mark than earlier ones. The first mark behind an earlier turn's content closes it
+// if it stands there before a turn of the user and before one of the assistant. The mark's length; 0: there is no such mark.
 std::size_t ChatTemplate::closing_mark(const Turn& turn, std::size_t content_end) const {
   const std::string_view rest = std::string_view(turn.text).substr(content_end);
   const std::string_view mark = rest.substr(0, rest.find('>') + 1);

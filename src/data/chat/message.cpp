@@ -21,25 +21,32 @@ std::string_view thinking_of(const Json& message) {
   return end == content.npos || begin > end ? "" : trimmed(content.substr(begin + start.size(), end - begin - start.size()));
 }
 
+bool is_assistant(const Json& message) { return message.at("role").string() == "assistant"; }
+
+const Json& function_of(const Json& call) {
+  const Json* function = call.find("function");
+  return function != nullptr && function->is_object() ? *function : call;
+}
+
+void set_function(Json& call, Json function) {
+  if (&function_of(call) == &call) {
+    call = std::move(function);
+  } else {
+    call.set("function", std::move(function));
+  }
+}
+
 std::string_view called_by(const Json& message) {
   const Json* calls = message.find("tool_calls");
   if (calls == nullptr || !calls->is_array() || calls->array().empty() || !calls->array().front().is_object()) return {};
-  const Json &call = calls->array().front(), *function = call.find("function");
-  return text_of_member(function != nullptr && function->is_object() ? *function : call, "name");
+  return text_of_member(function_of(calls->array().front()), "name");
 }
 
 bool set_called_by(Json& message, std::string_view name) {
   if (called_by(message).empty()) return false;
   Json::Array changed = message.at("tool_calls").array();
-  Json call = changed.front();
-  const Json* function = call.find("function");
-  if (function != nullptr && function->is_object()) {
-    Json named = *function;
-    call.set("function", named.set("name", name));
-  } else {
-    call.set("name", name);
-  }
-  changed.front() = std::move(call);
+  Json function = function_of(changed.front());
+  set_function(changed.front(), function.set("name", name));
   message.set("tool_calls", std::move(changed));
   return true;
 }

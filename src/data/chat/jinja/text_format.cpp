@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 
 #include "base/number_text.h"
-#include "base/text/utf8.h"
 #include "data/chat/jinja/library.h"
 #include "data/chat/jinja/python_text.h"
 
@@ -70,7 +70,7 @@ struct FieldForm {
 FieldForm read_field_form(std::string_view text, Interpreter& in) {
   FieldForm read;
   const auto is_align = [](char c) { return c == '<' || c == '>' || c == '^'; };
-  const std::size_t first = text.empty() ? 0 : std::max<std::size_t>(1, code_point_at(text, 0).length);
+  const std::size_t first = text.empty() ? 0 : characters_of(text).front().size();
   std::size_t at = 0;
   if (first < text.size() && is_align(text[first])) {
     read.fill = text.substr(0, first), read.align = text[first], at = first + 1;
@@ -89,9 +89,10 @@ FieldForm read_field_form(std::string_view text, Interpreter& in) {
 }
 
 std::string first_of(std::string_view text, std::size_t characters) {
-  std::size_t end = 0;
-  for (; end < text.size() && characters > 0; --characters) end += std::max<std::size_t>(1, code_point_at(text, end).length);
-  return std::string(text.substr(0, end));
+  std::string first;
+  for (const std::string_view character : characters_of(text) | std::views::take(static_cast<std::ptrdiff_t>(characters)))
+    first += character;
+  return first;
 }
 
 // `fill` on both sides, up to the width.
