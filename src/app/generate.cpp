@@ -133,7 +133,7 @@ void generate(const GenerateOptions& options, Session& session) {
   const train::Pace pace = train::write_texts(request, *loaded.tokenizer, sampler, *loaded.groups, put);
   if (!session.lead() || pace.tokens < 2) return;
   const double share = pace.rate() * static_cast<double>(loaded.inference->weight_bytes()) /
-                       lab::read_bandwidth(session.team(), session.runtime().memory());
+                       lab::read_bandwidth(session.team(), session.runtime().memory(), loaded.inference->weight_bytes());
   fmt::print(stderr, "{:.1f} tokens/s, {:.0f} % of what reading every weight once a token allows{}\n", pace.rate(), 100 * share,
              session.world().size() > 1 ? ", on each rank" : "");
 }

@@ -12,6 +12,7 @@
 
 #include "base/timer.h"
 #include "lab/machine.h"
+#include "lab/process.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::lab::HWY_NAMESPACE {
@@ -93,14 +94,15 @@ constexpr std::int64_t stream_floats = std::int64_t{8} << 20;  // of one stream:
 constexpr int bandwidth_samples = 8;
 constexpr std::int64_t stream_tile = std::int64_t{1} << 14;
 
-// Four streams; every page has been written, or reads would all meet the kernel's one page of zeros.
-Memory four_streams(Team& team, MemorySource& memory) {
-  Memory streams = memory.allocate(4 * stream_floats * sizeof(float));
-  float* const a = reinterpret_cast<float*>(streams.data());
-  team.for_each(4 * stream_floats / stream_tile,
-                [&](std::int64_t i, int) { std::fill_n(a + i * stream_tile, stream_tile, 1.0F); });
-  return streams;
+// Every page has been written, or reads would all meet the kernel's one page of zeros.
+Memory written(Team& team, MemorySource& memory, std::int64_t tiles) {
+  Memory area = memory.allocate(static_cast<std::size_t>(tiles * stream_tile) * sizeof(float));
+  float* const a = reinterpret_cast<float*>(area.data());
+  team.for_each(tiles, [&](std::int64_t i, int) { std::fill_n(a + i * stream_tile, stream_tile, 1.0F); });
+  return area;
 }
+
+Memory four_streams(Team& team, MemorySource& memory) { return written(team, memory, 4 * stream_floats / stream_tile); }
 
 // The best of several passes over tiles, each of which does `work`: work a second.
 template <class Tile>
@@ -191,11 +193,13 @@ double update_bandwidth(Team& team, MemorySource& memory, comm::Communicator& wo
                           tile_update(reinterpret_cast<float*>(streams.data())));
 }
 
-double read_bandwidth(Team& team, MemorySource& memory) {
-  const Memory streams = four_streams(team, memory);
-  const float* const a = reinterpret_cast<const float*>(streams.data());
+double read_bandwidth(Team& team, MemorySource& memory, std::int64_t bytes) {
+  constexpr std::int64_t most = std::int64_t{1} << 30, tile_bytes = stream_tile * sizeof(float);
+  const std::int64_t tiles = std::max<std::int64_t>(std::min({bytes, most, free_memory() / 4}) / tile_bytes, 1);
+  const Memory area = written(team, memory, tiles);
+  const float* const a = reinterpret_cast<const float*>(area.data());
   const auto sum = HWY_DYNAMIC_DISPATCH(SumRange);
-  return best_rate(team, bandwidth_samples, 4 * stream_floats / stream_tile, 16.0 * stream_floats, [&](std::int64_t i) {
+  return best_rate(team, bandwidth_samples, tiles, static_cast<double>(tiles * tile_bytes), [&](std::int64_t i) {
     float total = sum(a + i * stream_tile, stream_tile);
     asm volatile("" : "+m"(total));  // keeps the sum alive
   });

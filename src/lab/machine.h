@@ -2,6 +2,8 @@
 
 // What this machine can do at best, measured in a moment: the ceilings that speeds are compared with.
 
+#include <cstdint>
+
 #include "comm/communicator.h"
 #include "device/memory.h"
 #include "device/team.h"
@@ -23,8 +25,9 @@ double update_bandwidth(Team& team, MemorySource& memory);
 /// Likewise by all ranks at the same time, on 128 MiB of each, as triad_bandwidth() does it. Collective; the same on every rank.
 double update_bandwidth(Team& team, MemorySource& memory, comm::Communicator& world);
 
-/// Bytes/s of reading the same 128 MiB once, as generating text reads its weights. Takes about 0.1 s.
-double read_bandwidth(Team& team, MemorySource& memory);
+/// Bytes/s of reading `bytes` again and again, as generating text reads its weights: a cache that holds them all counts. Of
+/// more than 1 GiB or a quarter of the free memory, that much is read. Taken from `memory` for the time of the call.
+double read_bandwidth(Team& team, MemorySource& memory, std::int64_t bytes);
 
 /// Bytes/s of STREAM's triad (a = b + s c, three streams counted) by all ranks at the same time, on 96 MiB of each; the best of
 /// several passes, each as long as its slowest rank. Collective; the same on every rank. Takes about 0.2 s.

@@ -1,5 +1,6 @@
 // Templates: what Jinja2 makes of them, what is refused and where, and that none goes on for ever.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -86,6 +87,14 @@ TEST(Jinja, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(refusal("a\xFF"), "t, line 1, column 2: this is not valid UTF-8");
   EXPECT_EQ(refusal("{{ x.append(1) }}", {{"x", Json::Array{}}}),
             "t, line 1, column 12: a template may not use 'append' of a list, which would change it or is not known");
+}
+
+TEST(Jinja, RefusesNumbersWhoseDigitsJsonLost) {
+  const auto given = [](const char* number) { return Json::Object{{"x", Json::parse(fmt::format(R"({{"id": {}}})", number))}}; };
+  EXPECT_EQ(rendered("{{ x.id }}", given("-9223372036854775808")), "-9223372036854775808");
+  EXPECT_EQ(rendered("{{ x.id }}", given("9223372036854775807")), "9223372036854775807");
+  for (const char* number : {"9223372036854775808", "123456789012345678901234567890", "-9223372036854777856"})
+    EXPECT_NE(refusal("{{ x.id }}", given(number)).find("more than 64 bits"), std::string::npos) << number;
 }
 
 TEST(Jinja, RaisesTheTemplatesOwnMessage) {

@@ -77,7 +77,7 @@ std::optional<Answer> run_serve(BenchLine& line) {
     for (std::int64_t round = 0; round < rounds; ++round) {
       for (std::size_t i = 0; i < texts.size(); ++i) {
         const Measured measured = write_texts(engine, texts[i], prompt, tokens, round * 100 + static_cast<std::int64_t>(i));
-        const double rate = lab::read_bandwidth(session.team(), session.runtime().memory());
+        const double rate = lab::read_bandwidth(session.team(), session.runtime().memory(), engine.weight_bytes());
         prompts[i].push_back(static_cast<double>(texts[i] * prompt) / measured.prompt);
         writings[i].push_back(static_cast<double>(texts[i] * (tokens - 1)) / measured.writing);
         shares[i].push_back(100 * static_cast<double>(tokens - 1) * bytes / measured.writing / rate);
@@ -105,7 +105,7 @@ Bench serve_bench() {
   return {"serve", "how fast a model writes texts side by side",
           "Times a model that reads prompts and writes texts behind them, as the server does: one text, and several side by "
           "side. The last "
-          "column sets a pass beside the reading of all weights at this memory's rate: 100 is the floor of one text.",
+          "column sets a pass beside the reading of as many bytes as the weights have: 100 is the floor of one text.",
           "example:\n  lockstep bench serve models/qwen --texts 1,8 --prompt 512 --tokens 64", run_serve};
 }
 

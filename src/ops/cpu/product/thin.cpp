@@ -163,7 +163,10 @@ void ThinRows(const ThinStep& step) {
     ThinBlocks<rows, chains, 1, Form>(d, step, b, first, std::min(step.k, first + k_block));
 }
 
-// Columns in tiles. A tile is one stream, which the processor fetches by itself.
+// How far before their use words of a tile are asked for. With several rows a processor does not run that far ahead by itself.
+constexpr std::int64_t words_ahead = 64;
+
+// Columns in tiles. A tile is one stream.
 template <int rows, class Form>
 void ThinTiles(const ThinStep& step) {
   using T = typename Form::Element;
@@ -187,6 +190,8 @@ void ThinTiles(const ThinStep& step) {
         for (int i = 0; i < rows; ++i) chain[c][i] = hn::Zero(d);
       }
       for (std::int64_t w = block / each; w < end; ++w) {
+        HWY_UNROLL(4)
+        for (int c = 0; c < chains; ++c) __builtin_prefetch(words[c] + (w + words_ahead) * tile_columns);
         HWY_UNROLL(4)
         for (int c = 0; c < chains; ++c)
           Form::template add<rows>(d, step, w * each, hn::LoadU(d, words[c] + w * tile_columns), chain[c]);
