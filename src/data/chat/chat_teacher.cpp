@@ -48,6 +48,21 @@ bool shows(const ChatTemplate& writes, const Conversation& chat, std::size_t mes
   }
 }
 
+std::string call_marker(std::size_t message) { return fmt::format("0lockstep{}e", message); }
+
+// The text with another name for the calls of each message; nothing where the template refuses them together.
+std::string with_marked_calls(const ChatTemplate& writes, const Conversation& chat, const std::tm& now) {
+  Conversation other = chat;
+  for (std::size_t i = 0; i < other.messages.size(); ++i) {
+    if (!called_by(other.messages[i]).empty()) set_called_by(other.messages[i], call_marker(i));
+  }
+  try {
+    return writes.write(other, ChatTemplate::Prompt::none, now);
+  } catch (const UserError&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::string_view text, const std::tm& now) {
@@ -56,6 +71,8 @@ bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::str
                                 visible(chat.messages[i].at("role").string())),
                     "take a template that writes it, or leave the message out");
   };
+  const bool calls = std::ranges::any_of(chat.messages, [](const Json& message) { return !called_by(message).empty(); });
+  const std::string marked = calls ? with_marked_calls(writes, chat, now) : "";
   bool thinking_lost = false;
   for (std::size_t i = 0, at = 0; i < chat.messages.size(); ++i) {
     const Json& message = chat.messages[i];
@@ -66,7 +83,8 @@ bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::str
       lost(i, "content");
     }
     thinking_lost = thinking_lost || text.find(thinking) == text.npos;
-    if (!called_by(message).empty() && !shows(writes, chat, i, now, [](Json& one) { set_called_by(one, marker); }))
+    if (!called_by(message).empty() && marked.find(call_marker(i)) == marked.npos &&
+        !shows(writes, chat, i, now, [](Json& one) { set_called_by(one, marker); }))
       lost(i, "calls of tools");
   }
   return thinking_lost;
