@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device/cuda/cuda_runtime.h"
 #include "device/team.h"
 #include "ops/cpu/context.h"
 #include "support/ops.h"
@@ -27,6 +28,7 @@ TEST(Backend, IsMadeForTheDeviceOfItsRuntime) {
   const auto runtime = open_runtime(Device{}, {1});
   const auto stream = runtime->make_stream();
   EXPECT_NE(ops::make_ops(*runtime, *stream), nullptr);
+  if (cuda::is_built()) GTEST_SKIP() << "this build has kernels of every device";
   OtherRuntime other;
   EXPECT_THROW(ops::make_ops(other, *stream), UserError);
 }

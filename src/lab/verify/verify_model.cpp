@@ -77,6 +77,8 @@ VerifyModel olmo2() {
   model.config.post_norm = true;
   model.config.residual_scale = 0.7;
   model.config.logit_scale = 0.5;
+  // In bf16 one rank's own gradients of these norms are 5e-2 away from those in fp32 (llama's furthest: 1.4e-2).
+  model.bf16_tolerance = 6e-2;
   return model;
 }
 
