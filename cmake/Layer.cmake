@@ -39,7 +39,8 @@ endfunction()
 
 # The conformance suite of comm once more, with ranks that mpirun starts: a program that starts itself under it.
 function(lockstep_mpi_tests)
-  add_executable(test_comm_mpi ${PROJECT_SOURCE_DIR}/tests/comm_mpi/mpi_test.cpp ${PROJECT_SOURCE_DIR}/tests/comm_mpi/plugins_test.cpp
+  set(folder ${PROJECT_SOURCE_DIR}/tests/comm_mpi)
+  add_executable(test_comm_mpi ${folder}/mpi_test.cpp ${folder}/cases.cpp ${folder}/plugins_test.cpp
                  ${PROJECT_SOURCE_DIR}/tests/comm/conformance_test.cpp)
   target_link_libraries(test_comm_mpi PRIVATE comm lockstep_warnings lockstep_test_flags GTest::gtest archive_fmt)
   target_include_directories(test_comm_mpi PRIVATE ${PROJECT_SOURCE_DIR}/tests)

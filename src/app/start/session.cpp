@@ -69,12 +69,17 @@ AgreedKernels agree_on(const ops::CpuOptions& asked, comm::Communicator& world) 
   return agreed;
 }
 
-// The device of rank `number` of this host. Collective.
-Device device_of(const RankOptions& options, int number, comm::Communicator& world) {
-  const bool asks = options.device.empty() && options.takes_gpu && cuda::is_built();
-  if (!asks || std::ranges::min(of_all_ranks(has_certified_gpu(number) ? 1 : 0, world)) == 0)
-    return choose_device(options.device, number);
-  return choose_device("cuda", number);
+// The device of a rank. Collective.
+Device device_of(const RankOptions& options, const comm::HostPlace& place, comm::Communicator& world) {
+  const bool one_host = place.ranks == world.size();
+  const bool asks = options.device.empty() && options.takes_gpu && cuda::is_built() && one_host;
+  const bool takes = asks && std::ranges::min(of_all_ranks(has_certified_gpu(place.rank) ? 1 : 0, world)) == 1;
+  const Device device = choose_device(takes ? "cuda" : options.device, place.rank);
+  if (device.kind == DeviceKind::cuda && !one_host)
+    throw UserError(
+        fmt::format("device cuda: the {} ranks are on several hosts, which cannot exchange what lies on GPUs yet", world.size()),
+        "start them all on one host, or choose device cpu");
+  return device;
 }
 
 // Of one of `sharing` ranks that have `cores` between them.
@@ -91,15 +96,15 @@ comm::CoreSharing without_servers(const RankOptions& options, const comm::Commun
   return sharing.rank < others ? comm::CoreSharing{sharing.rank, others} : comm::CoreSharing{sharing.rank - others, servers};
 }
 
-// One of `all.ranks` ranks that have `cores` between them.
+// One of `place.cores.ranks` ranks that have `cores` between them.
 void run_rank(const RankOptions& options, comm::Communicator& world, Transport transport, const std::vector<int>& cores,
-              const comm::CoreSharing& all, const std::function<void(Session&)>& body) {
-  const comm::CoreSharing sharing = without_servers(options, world, all);
+              const comm::HostPlace& place, const std::function<void(Session&)>& body) {
+  const comm::CoreSharing sharing = without_servers(options, world, place.cores);
   const std::vector<int> share = share_of_cores(cores, sharing.rank, sharing.ranks);
   const ScopedCores scoped(share);
   const std::unique_ptr<comm::Communicator> around = options.around ? options.around(world) : nullptr;
   const int threads = threads_of(options, cores, sharing);
-  Session session(threads, kernels_of(options), around ? *around : world, transport, device_of(options, sharing.rank, world),
+  Session session(threads, kernels_of(options), around ? *around : world, transport, device_of(options, place, world),
                   sharing.ranks > std::ssize(cores) || threads > std::ssize(share));
   body(session);
 }
@@ -141,9 +146,9 @@ void run_on_processes(const RankOptions& options, const comm::MpiJob& job, const
                     fmt::format("leave out --ranks, or start the program without {}", job.launcher));
   }
   comm::run_mpi(job, {.timeout = options.timeout, .threads = static_cast<int>(options.threads)},
-                [&](comm::Communicator& world, const comm::CoreSharing& sharing) {
+                [&](comm::Communicator& world, const comm::HostPlace& place) {
                   if (options.prepare) prepare_on_lead(options.prepare, world, options.timeout);
-                  run_rank(options, world, Transport::mpi, neighbouring_cores(), sharing, body);
+                  run_rank(options, world, Transport::mpi, neighbouring_cores(), place, body);
                 });
 }
 
@@ -189,13 +194,15 @@ void run_on_ranks(const RankOptions& options, const std::function<void(Session&)
   if (ranks == 1) {
     const std::unique_ptr<comm::Communicator> alone = comm::make_self();
     Session session(static_cast<int>(options.threads), kernels_of(options), *alone, Transport::self,
-                    device_of(options, 0, *alone));
+                    device_of(options, {}, *alone));
     return body(session);
   }
   const std::vector<int> cores = neighbouring_cores();
-  comm::run_ranks(
-      ranks, {.timeout = options.timeout, .threads = threads_of(options, cores, {0, ranks})},
-      [&](comm::Communicator& world) { run_rank(options, world, Transport::thread, cores, {world.rank(), ranks}, body); });
+  comm::run_ranks(ranks, {.timeout = options.timeout, .threads = threads_of(options, cores, {0, ranks})},
+                  [&](comm::Communicator& world) {
+                    const comm::CoreSharing sharing{world.rank(), ranks};
+                    run_rank(options, world, Transport::thread, cores, {world.rank(), ranks, sharing}, body);
+                  });
 }
 
 RankCount rank_count(const std::optional<std::int64_t>& asked) {

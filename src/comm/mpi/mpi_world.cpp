@@ -35,7 +35,7 @@
 namespace lockstep::comm {
 namespace {
 
-using Body = std::function<void(Communicator& world, const CoreSharing& sharing)>;
+using Body = std::function<void(Communicator& world, const HostPlace& place)>;
 
 // The problems that a UserError's text tells: a line each, and one with an arrow for a remedy.
 std::vector<Problem> problems_of(const std::string& text) {
@@ -60,31 +60,32 @@ constexpr double abort_interval = 0.25, longest_turn = 1.5;  // seconds between 
 constexpr double beat_interval = 0.5;                        // seconds between two signs of life
 constexpr double look_interval = 0.2;                        // seconds between two looks at the others' processes
 
-struct Cores {
-  CoreSharing sharing;
-  int count = 1;
+struct Neighbours {
+  HostPlace place;
+  int cores = 1;  // that this rank may use
 };
 
 // The ranks of a host whose processes have the same set of cores divide them; mpiexec may have given each its own.
-Cores find_cores(const MpiLibrary& mpi, int host) {
+Neighbours find_neighbours(const MpiLibrary& mpi, int host) {
   struct Place {
     int host;
     cpu_set_t cores;
   } mine{.host = host, .cores = {}};
   sched_getaffinity(0, sizeof mine.cores, &mine.cores);
   const std::vector<Place> all = from_all(mpi, mine);
-  Cores cores{{0, 0}, std::max(1, CPU_COUNT(&mine.cores))};
+  HostPlace found{.rank = 0, .ranks = 0, .cores = {0, 0}};
   for (int r = 0; r < mpi.size(); ++r) {
     const Place& place = all[static_cast<std::size_t>(r)];
-    if (place.host != host || !CPU_EQUAL(&place.cores, &mine.cores)) continue;
-    if (r < mpi.rank()) ++cores.sharing.rank;
-    ++cores.sharing.ranks;
+    if (place.host != host) continue;
+    const bool before = r < mpi.rank(), shares = CPU_EQUAL(&place.cores, &mine.cores);
+    found.rank += before ? 1 : 0, ++found.ranks;
+    found.cores.rank += before && shares ? 1 : 0, found.cores.ranks += shares ? 1 : 0;
   }
-  return cores;
+  return {found, std::max(1, CPU_COUNT(&mine.cores))};
 }
 
-bool is_crowded(const Cores& cores, const MpiOptions& options) {
-  return cores.sharing.ranks * std::max(1, options.threads) > cores.count;
+bool is_crowded(const Neighbours& neighbours, const MpiOptions& options) {
+  return neighbours.place.cores.ranks * std::max(1, options.threads) > neighbours.cores;
 }
 
 std::vector<int> every_rank(const MpiLibrary& mpi) {
@@ -110,8 +111,8 @@ void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::durati
 /// Ranks that share memory.
 class HostWorld {
  public:
-  HostWorld(const MpiLibrary& mpi, const MpiOptions& options, const Cores& cores, const MpiLibrary::Host& host)
-      : mpi_(mpi), options_(options), cores_(cores), host_(mpi, host), control_(host_.control) {}
+  HostWorld(const MpiLibrary& mpi, const MpiOptions& options, const Neighbours& neighbours, const MpiLibrary::Host& host)
+      : mpi_(mpi), options_(options), neighbours_(neighbours), host_(mpi, host), control_(host_.control) {}
 
   void run(const Body& body) {
     const std::jthread heart = start_heart();
@@ -127,13 +128,13 @@ class HostWorld {
                        .memory = host_.memory,
                        .timeout = options_.timeout,
                        .longest_move = longest_move,
-                       .crowded = is_crowded(cores_, options_),
+                       .crowded = is_crowded(neighbours_, options_),
                        .window = &host_.memory.window(),
                        .staging = &host_.staging,
                        .look_after = [this] { look_after_others(); }};
     try {
       host::HostCommunicator world(context, "world", control_.board, every_rank(mpi_), mpi_.rank());
-      body(world, cores_.sharing);
+      body(world, neighbours_.place);
       control_.roll.set(mpi_.rank(), host::Phase::finished);
       return nullptr;
     } catch (const RunAborted&) {
@@ -237,7 +238,7 @@ class HostWorld {
 
   const MpiLibrary& mpi_;
   MpiOptions options_;
-  Cores cores_;
+  Neighbours neighbours_;
   HostMemory host_;
   HostControl& control_;
   double looked_ = 0;
@@ -251,13 +252,15 @@ class HostWorld {
 /// Ranks of several hosts; where the hosts fit the tree, those of a host share memory too.
 class MessageWorld {
  public:
-  MessageWorld(const MpiLibrary& mpi, const MpiOptions& options, const Cores& cores)
-      : mpi_(mpi), context_{.timeout = options.timeout, .crowded = is_crowded(cores, options), .number = mpi.rank()} {}
+  MessageWorld(const MpiLibrary& mpi, const MpiOptions& options, const Neighbours& neighbours)
+      : mpi_(mpi),
+        context_{.timeout = options.timeout, .crowded = is_crowded(neighbours, options), .number = mpi.rank()},
+        place_(neighbours.place) {}
 
-  void run(const MpiLibrary::Host& host, const Body& body, const CoreSharing& sharing) {
+  void run(const MpiLibrary::Host& host, const Body& body) {
     auto all = std::make_unique<MessageCommunicator>(context_, "world", 0, every_rank(mpi_), mpi_.rank());
     std::vector<int> hosts = from_all(mpi_, host.first);
-    if (HostFirstCommunicator::fits(all->members(), hosts) == 0) return body(*all, sharing);
+    if (HostFirstCommunicator::fits(all->members(), hosts) == 0) return body(*all, place_);
     HostMemory memory(mpi_, host);
     host::Rank rank{.number = mpi_.rank(),
                     .roll = memory.control.roll,
@@ -276,7 +279,7 @@ class MessageWorld {
     groups.after = groups.before->split(0, 0);
     context_.roll = &memory.control.roll;
     HostFirstCommunicator world(context_, std::move(all), std::move(groups), std::move(hosts));
-    body(world, sharing);
+    body(world, place_);
   }
 
  private:
@@ -291,13 +294,14 @@ class MessageWorld {
 
   const MpiLibrary& mpi_;
   MessageRank context_;
+  HostPlace place_;
 };
 
 // Ranks of several hosts cannot see how the others are doing: one that fails ends the job.
-void run_with_messages(const MpiLibrary& mpi, const MpiOptions& options, const Cores& cores, const MpiLibrary::Host& host,
-                       const Body& body) {
+void run_with_messages(const MpiLibrary& mpi, const MpiOptions& options, const Neighbours& neighbours,
+                       const MpiLibrary::Host& host, const Body& body) {
   try {
-    MessageWorld(mpi, options, cores).run(host, body, cores.sharing);
+    MessageWorld(mpi, options, neighbours).run(host, body);
   } catch (const RunAborted& error) {
     sleep_for(longest_turn);  // a rank that fails for a reason of its own has more to say
     fail_job(mpi, error.what(), kSystemError);
@@ -339,21 +343,21 @@ void check_size(const MpiLibrary& mpi, const MpiJob& job) {
 }  // namespace
 
 void run_mpi(const MpiJob& job, const MpiOptions& options,
-             const std::function<void(Communicator& world, const CoreSharing& sharing)>& body) {
+             const std::function<void(Communicator& world, const HostPlace& place)>& body) {
   check_connected(job);
   std::optional<Watchdog> start(std::in_place, options.timeout,
                                 nobody_came(fmt::format("rank {}: the start of MPI", job.rank), options.timeout));
   const MpiLibrary mpi(options.timeout);
   check_size(mpi, job);
   const MpiLibrary::Host host = find_host(mpi, options);
-  const Cores cores = find_cores(mpi, host.first);
+  const Neighbours neighbours = find_neighbours(mpi, host.first);
   if (host.ranks == mpi.size()) {
-    HostWorld world(mpi, options, cores, host);
+    HostWorld world(mpi, options, neighbours, host);
     start.reset();
     world.run(body);
   } else {
     start.reset();
-    run_with_messages(mpi, options, cores, host, body);
+    run_with_messages(mpi, options, neighbours, host, body);
   }
 }
 

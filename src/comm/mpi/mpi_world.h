@@ -24,12 +24,19 @@ struct CoreSharing {
   int ranks = 1;
 };
 
-/// Calls body(world, sharing) on this process's rank and returns when every rank's body has ended. A rank that throws ends the
+/// This rank among all of its host: they divide its GPUs, however a launcher has divided the cores.
+struct HostPlace {
+  int rank = 0;
+  int ranks = 1;
+  CoreSharing cores;
+};
+
+/// Calls body(world, place) on this process's rank and returns when every rank's body has ended. A rank that throws ends the
 /// others within seconds: on every rank an error of the same family (UserError or SystemError) is thrown that names it and says
 /// what it said. When one does not follow, or is no more, that is printed and MPI ends the job with exit code 2 (UserError) or 1.
 /// Once in a process. `job`: what find_mpi_job() found. On several hosts a rank that throws ends the job so at once. Throws
 /// UserError when whatever started the processes did not bring them together.
 void run_mpi(const MpiJob& job, const MpiOptions& options,
-             const std::function<void(Communicator& world, const CoreSharing& sharing)>& body);
+             const std::function<void(Communicator& world, const HostPlace& place)>& body);
 
 }  // namespace lockstep::comm
