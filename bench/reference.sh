@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Trains two runs on Tiny Shakespeare whose losses are published, and sets their curves beside the published ones.
 #
-#   bench/reference.sh [--only "char cpu"] [--text FILE] [--out FOLDER] [--results FOLDER]
+#   bench/reference.sh [--only "char cpu"] [--piece] [--text FILE] [--out FOLDER] [--results FOLDER]
 #
-#   --only     char: wordplay's notebook, configs/shakespeare-char.toml (10.65 M parameters) for 300 steps; an hour of one core
+#   --only     char: wordplay's notebook, configs/shakespeare-char.toml (10.65 M parameters) for 1,500 steps; some five hours of one
+#              core. Six pieces of 250 steps, each in another layout, three of them ended by kill -9 and resumed
 #              cpu: nanoGPT's recipe for a CPU, configs/shakespeare-cpu.toml, 2,000 steps; some six minutes of one core
+#   --piece    of char: the next piece alone, at most an hour. The same command again goes on behind it
 #   --text     Tiny Shakespeare; default: the program downloads it
 #   --out      runs and prepared text; default runs/reference. A run that was stopped goes on, one that is complete stays
 #   --results  NAME.csv, NAME.svg and NAME.txt go there; default docs/reference-runs
@@ -14,6 +16,11 @@ set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 only="char cpu" out=$root/runs/reference results=$root/docs/reference-runs
+pieces=6
+for word; do
+    shift
+    if [ "$word" = --piece ]; then pieces=1; else set -- "$@" "$word"; fi
+done
 source "$root/bench/curves.sh"
 for name in $only; do
     [[ $name == char || $name == cpu ]] || fail "--only $name: choose from char and cpu"
@@ -33,11 +40,71 @@ mkdir -p "$out" "$results"
 train() { # name, its last step, then settings
     local name=$1 last=$2
     shift 2
-    if grep -qs " step $last: train loss" "$out/$name.log"; then return; fi
     "$lockstep" train --config "$root/configs/shakespeare-$name.toml" data.dir=null data.dataset=shakespeare_char log.style=wordplay \
         "data.root_path=$out" "${source[@]}" "log.dir=$out/curve-$name" train.init_from=auto sample.tokens=0 \
         "train.max_iters=$last" "$@" |
         tee -a "$out/$name.log"
+}
+
+is_trained() { grep -qs " step $2: train loss" "$out/$1.log"; } # name, step
+
+# kill -9 as soon as char has written this step.
+train_until_killed() { # step, then the arguments of train
+    local step=$1 training
+    shift
+    train "$@" &
+    training=$!
+    until grep -qs "\"step\":$step," "$out/curve-char/metrics.jsonl"; do
+        kill -0 "$training" 2>/dev/null || return 0
+        sleep 1
+    done
+    pkill -KILL -P "$training" -x "$(basename "$lockstep")" || true
+    wait "$training" || true
+}
+
+# As docs/demo.md has it: SHA-256 over the weights' names and bytes.
+hash_of() { # safetensors
+    python3 - "$1" <<'END'
+import hashlib, json, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header, total = json.loads(data[8:8 + size]), hashlib.sha256()
+for name in sorted(name for name in header if name != "__metadata__"):
+    begin, end = header[name]["data_offsets"]
+    total.update(name.encode() + b"\0" + data[8 + size + begin:8 + size + end])
+print(total.hexdigest())
+END
+}
+
+# Each piece of char: at which step of it it is killed, and its layout. The batch is of 64 sequences in all of them.
+layouts=(
+    "0"
+    "180 --ranks 2 model.batch_size=32"
+    "0 --ranks 2 parallel.tp=2 parallel.sequence=true"
+    "120 --ranks 2 parallel.pp=2 model.batch_size=8 optimizer.gas=8"
+    "0 --ranks 2 parallel.cp=2"
+    "230 --ranks 4 parallel.tp=2 memory.zero=3 model.batch_size=32"
+)
+
+# The next pieces of char, as many as are asked for. Sums are canonical, so that the weights are the same in every layout.
+train_pieces() {
+    local last=0 left=$pieces layout
+    for layout in "${layouts[@]}"; do
+        last=$((last + 250))
+        if is_trained char "$last"; then continue; fi
+        [ "$left" -gt 0 ] || return 0
+        left=$((left - 1))
+        local words kill_at settings
+        read -ra words <<<"$layout"
+        kill_at=${words[0]}
+        settings=("${words[@]:1}" numerics.canonical=true optimizer.schedule=wordplay train.seed=1234 train.eval_interval=500
+            train.eval_iters=20 checkpoint.interval=50)
+        if [ "$kill_at" -gt 0 ]; then train_until_killed $((last - 250 + kill_at)) char "$last" "${settings[@]}"; fi
+        train char "$last" "${settings[@]}"
+        printf '%s\t%s\t%s\t%s\n' "$last" "$(hash_of "$out/curve-char/checkpoints/step_$last/model.safetensors")" \
+            "$([ "$kill_at" -gt 0 ] && echo "kill -9 behind step $((last - 250 + kill_at))" || echo -)" "${words[*]:1}" \
+            >>"$out/char-pieces"
+    done
 }
 
 # step,loss,train_loss,val_loss: losses of logged steps (mean of a batch), and of evaluations.
@@ -64,13 +131,17 @@ record() { # name
     sed -n 's/^Model name: */processor  /p' < <(lscpu)
     echo "cores      $(nproc)"
     date -u -r "$run/metrics.jsonl" '+ended      %Y-%m-%d'
+    [ "$1" != char ] || awk -F '\t' '
+        NR == 1 { print "\nuntil step  SHA-256 of the weights"; }
+        { printf "%-10d  %s  %s%s\n", $1, $2, $4 == "" ? "one rank" : $4, $3 == "-" ? "" : ", " $3 }
+        END { print "" }' "$out/char-pieces"
 }
 
 missed=0
 for name in $only; do
     case $name in
-        char) train char 300 optimizer.schedule=wordplay train.seed=1234 train.eval_interval=300 train.eval_iters=20 ;;
-        cpu) train cpu 2000 ;;
+        char) train_pieces ;;
+        cpu) is_trained cpu 2000 || train cpu 2000 ;;
     esac
     curve "$name" >"$results/$name.csv"
     awk -f "$root/bench/reference-svg.awk" "$root/bench/reference-$name.csv" "$results/$name.csv" >"$results/$name.svg"
