@@ -216,7 +216,9 @@ TEST_F(Serve, AFullQueueRefusesAndAClientThatLeavesFreesItsPlace) {
   start({"--texts", "1", "--waiting", "0"});
   const std::string endless = R"({"prompt": "the", "max_tokens": 190, "seed": 1)";
   int refused = 0, answered = 0;
+  const auto idle = [&] { return metric("lockstep_texts_active") + metric("lockstep_texts_waiting") == 0; };
   for (int turn = 0; turn < 100 && refused == 0; ++turn) {
+    EXPECT_TRUE(support::comes_true(idle));
     HttpClient first = client();
     first.post("/v1/completions", endless + R"(, "stream": true})");
     EXPECT_EQ(first.answer_head().status, 200);
@@ -229,7 +231,7 @@ TEST_F(Serve, AFullQueueRefusesAndAClientThatLeavesFreesItsPlace) {
   }
   EXPECT_EQ(refused, 1) << answered;
   // All who streamed have gone by now.
-  EXPECT_TRUE(support::comes_true([&] { return metric("lockstep_texts_active") + metric("lockstep_texts_waiting") == 0; }));
+  EXPECT_TRUE(support::comes_true(idle));
   EXPECT_EQ(ask("/v1/completions", R"({"prompt": "a", "max_tokens": 1})").status, 200);
   EXPECT_EQ(metric("lockstep_cache_pages"), metric("lockstep_cache_pages_free"));
 }
