@@ -16,7 +16,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 only="char cpu" out=$root/runs/reference results=$root/docs/reference-runs
-pieces=6
+pieces= # all
 for word; do
     shift
     if [ "$word" = --piece ]; then pieces=1; else set -- "$@" "$word"; fi
@@ -76,19 +76,19 @@ print(total.hexdigest())
 END
 }
 
-# Each piece of char: at which step of it it is killed, and its layout. The batch is of 64 sequences in all of them.
+# Each piece of char: the step behind which it is killed (0: none), and its layout. The batch is of 64 sequences in all of them.
 layouts=(
     "0"
-    "180 --ranks 2 model.batch_size=32"
+    "430 --ranks 2 model.batch_size=32"
     "0 --ranks 2 parallel.tp=2 parallel.sequence=true"
-    "120 --ranks 2 parallel.pp=2 model.batch_size=8 optimizer.gas=8"
+    "870 --ranks 2 parallel.pp=2 model.batch_size=8 optimizer.gas=8"
     "0 --ranks 2 parallel.cp=2"
-    "230 --ranks 4 parallel.tp=2 memory.zero=3 model.batch_size=32"
+    "1480 --ranks 4 parallel.tp=2 memory.zero=3 model.batch_size=32"
 )
 
 # The next pieces of char, as many as are asked for. Sums are canonical, so that the weights are the same in every layout.
 train_pieces() {
-    local last=0 left=$pieces layout
+    local last=0 left=${pieces:-${#layouts[@]}} layout
     for layout in "${layouts[@]}"; do
         last=$((last + 250))
         if is_trained char "$last"; then continue; fi
@@ -99,10 +99,10 @@ train_pieces() {
         kill_at=${words[0]}
         settings=("${words[@]:1}" numerics.canonical=true optimizer.schedule=wordplay train.seed=1234 train.eval_interval=500
             train.eval_iters=20 checkpoint.interval=50)
-        if [ "$kill_at" -gt 0 ]; then train_until_killed $((last - 250 + kill_at)) char "$last" "${settings[@]}"; fi
+        if [ "$kill_at" -gt 0 ]; then train_until_killed "$kill_at" char "$last" "${settings[@]}"; fi
         train char "$last" "${settings[@]}"
         printf '%s\t%s\t%s\t%s\n' "$last" "$(hash_of "$out/curve-char/checkpoints/step_$last/model.safetensors")" \
-            "$([ "$kill_at" -gt 0 ] && echo "kill -9 behind step $((last - 250 + kill_at))" || echo -)" "${words[*]:1}" \
+            "$([ "$kill_at" -gt 0 ] && echo "kill -9 behind step $kill_at" || echo -)" "${words[*]:1}" \
             >>"$out/char-pieces"
     done
 }

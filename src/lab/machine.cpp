@@ -199,7 +199,9 @@ double read_bandwidth(Team& team, MemorySource& memory, std::int64_t bytes) {
   const Memory area = written(team, memory, tiles);
   const float* const a = reinterpret_cast<const float*>(area.data());
   const auto sum = HWY_DYNAMIC_DISPATCH(SumRange);
-  return best_rate(team, bandwidth_samples, tiles, static_cast<double>(tiles * tile_bytes), [&](std::int64_t i) {
+  // As many readings as take no longer than those of a small area.
+  const auto samples = static_cast<int>(std::clamp<std::int64_t>(most / (tiles * tile_bytes), 2, bandwidth_samples));
+  return best_rate(team, samples, tiles, static_cast<double>(tiles * tile_bytes), [&](std::int64_t i) {
     float total = sum(a + i * stream_tile, stream_tile);
     asm volatile("" : "+m"(total));  // keeps the sum alive
   });

@@ -1,7 +1,6 @@
 #include "comm_mpi/cases.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -36,13 +35,6 @@ std::string shared_file() { return std::getenv("LOCKSTEP_TEST_FILE"); }
 }  // namespace
 
 comm::HostPlace the_place;
-
-void bind_to_core(int core) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(core, &cores);
-  sched_setaffinity(0, sizeof cores, &cores);
-}
 
 const std::map<std::string, void (*)(Communicator&)> cases{
     {"user_error",

@@ -15,7 +15,4 @@ extern comm::HostPlace the_place;  ///< of this process, while a case runs in it
 extern const std::map<std::string, void (*)(comm::Communicator&)> cases;
 extern const std::set<std::string> cases_that_wait;  ///< for 2 s
 
-/// Binds this process.
-void bind_to_core(int core);
-
 }  // namespace lockstep::test

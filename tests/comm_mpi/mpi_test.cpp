@@ -2,12 +2,12 @@
 // the cases of cases.h. Outside it has the tests of Mpi alone, which look at what became of the job.
 
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "base/error.h"
@@ -15,6 +15,7 @@
 #include "comm/mpi/library.h"
 #include "comm/mpi/mpi_world.h"
 #include "comm_mpi/cases.h"
+#include "device/topology.h"
 #include "io/file.h"
 #include "support/mpi_job.h"
 #include "support/ranks.h"
@@ -187,9 +188,7 @@ TEST_F(Mpi, ARankThatFailsLeavesALauncherThatHangs) {
 
 // A launcher that binds ranks divides cores, not GPUs.
 TEST_F(Mpi, BoundRanksKnowTheirPlaceOnTheHost) {
-  cpu_set_t cores;
-  sched_getaffinity(0, sizeof cores, &cores);
-  if (!CPU_ISSET(0, &cores) || !CPU_ISSET(1, &cores)) GTEST_SKIP() << "it takes the first two cores";
+  if (neighbouring_cores().size() < 2) GTEST_SKIP() << "it takes two cores";
   for (const auto& [how, said] : {std::pair{"bound", "2 on its host"}, {"bound --host-ranks=1", "1 on its host"}}) {
     const JobOutcome outcome = run_case(2, how);
     EXPECT_EQ(outcome.code, 0) << outcome.output;
@@ -237,7 +236,8 @@ int run_suite(Communicator& world) {
 int run_inside(const comm::MpiJob& job, const std::string& name, int host_ranks) {
   int code = 0;
   const bool impatient = cases_that_wait.count(name) != 0;
-  if (name == "bound") bind_to_core(job.rank);
+  std::optional<ScopedCores> bound;
+  if (name == "bound") bound.emplace(share_of_cores(neighbouring_cores(), job.rank, job.ranks));
   if (name == "late" && job.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(100));
   try {
     comm::run_mpi(job, {.timeout = impatient ? 2.0 : 60.0, .host_ranks = host_ranks},

@@ -77,9 +77,12 @@ Neighbours find_neighbours(const MpiLibrary& mpi, int host) {
   for (int r = 0; r < mpi.size(); ++r) {
     const Place& place = all[static_cast<std::size_t>(r)];
     if (place.host != host) continue;
-    const bool before = r < mpi.rank(), shares = CPU_EQUAL(&place.cores, &mine.cores);
-    found.rank += before ? 1 : 0, ++found.ranks;
-    found.cores.rank += before && shares ? 1 : 0, found.cores.ranks += shares ? 1 : 0;
+    const int before = r < mpi.rank() ? 1 : 0;
+    found.rank += before;
+    ++found.ranks;
+    if (!CPU_EQUAL(&place.cores, &mine.cores)) continue;
+    found.cores.rank += before;
+    ++found.cores.ranks;
   }
   return {found, std::max(1, CPU_COUNT(&mine.cores))};
 }

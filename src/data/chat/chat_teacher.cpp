@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,32 +36,35 @@ ChatTemplate chosen_template(const ChatRules& rules, const io::Path& folder, con
   return made;
 }
 
+// The text of a conversation with other messages; nothing where the template refuses them.
+template <class Change>
+std::optional<std::string> text_with(const ChatTemplate& writes, const Conversation& chat, const std::tm& now,
+                                     const Change& change) {
+  Conversation other = chat;
+  change(other.messages);
+  try {
+    return writes.write(other, ChatTemplate::Prompt::none, now);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
 // Whether another content of a message, or another name that it calls, is in the text: a template may write them in another way,
-// or in another place, and tools are declared by the same names.
+// or in another place, and tools are declared by the same names. A template that refuses the other one reads it.
 template <class Change>
 bool shows(const ChatTemplate& writes, const Conversation& chat, std::size_t message, const std::tm& now, const Change& change) {
-  Conversation other = chat;
-  change(other.messages[message]);
-  try {
-    return writes.write(other, ChatTemplate::Prompt::none, now).find(marker) != std::string::npos;
-  } catch (const UserError&) {
-    return true;  // the template reads it
-  }
+  const auto text = text_with(writes, chat, now, [&](Json::Array& messages) { change(messages[message]); });
+  return !text || text->find(marker) != text->npos;
 }
 
 std::string call_marker(std::size_t message) { return fmt::format("0lockstep{}e", message); }
 
-// The text with another name for the calls of each message; nothing where the template refuses them together.
+// The text with another name for the calls of each message: one rendering for all of them.
 std::string with_marked_calls(const ChatTemplate& writes, const Conversation& chat, const std::tm& now) {
-  Conversation other = chat;
-  for (std::size_t i = 0; i < other.messages.size(); ++i) {
-    if (!called_by(other.messages[i]).empty()) set_called_by(other.messages[i], call_marker(i));
-  }
-  try {
-    return writes.write(other, ChatTemplate::Prompt::none, now);
-  } catch (const UserError&) {
-    return {};
-  }
+  const auto mark = [](Json::Array& messages) {
+    for (std::size_t i = 0; i < messages.size(); ++i) set_called_by(messages[i], call_marker(i));
+  };
+  return text_with(writes, chat, now, mark).value_or("");
 }
 
 }  // namespace
@@ -71,8 +75,7 @@ bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::str
                                 visible(chat.messages[i].at("role").string())),
                     "take a template that writes it, or leave the message out");
   };
-  const bool calls = std::ranges::any_of(chat.messages, [](const Json& message) { return !called_by(message).empty(); });
-  const std::string marked = calls ? with_marked_calls(writes, chat, now) : "";
+  std::optional<std::string> marked;  // made where a message calls
   bool thinking_lost = false;
   for (std::size_t i = 0, at = 0; i < chat.messages.size(); ++i) {
     const Json& message = chat.messages[i];
@@ -83,7 +86,9 @@ bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::str
       lost(i, "content");
     }
     thinking_lost = thinking_lost || text.find(thinking) == text.npos;
-    if (!called_by(message).empty() && marked.find(call_marker(i)) == marked.npos &&
+    if (called_by(message).empty()) continue;
+    if (!marked) marked = with_marked_calls(writes, chat, now);
+    if (marked->find(call_marker(i)) == marked->npos &&
         !shows(writes, chat, i, now, [](Json& one) { set_called_by(one, marker); }))
       lost(i, "calls of tools");
   }
