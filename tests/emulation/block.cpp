@@ -52,6 +52,7 @@ void Block::prepare(dim3 shape) {
   ready_.clear();
   waiting_ = left_ = 0;
   failed_ = false;
+  choose_last_warp();
   for (std::size_t i = 0; i < count; ++i) {
     Thread& thread = threads_[i];
     const auto n = static_cast<unsigned>(i);
@@ -101,6 +102,20 @@ void Block::make_ready(int thread) {
   ready_.push_back(thread);
 }
 
+// By lot one warp comes last until the next barrier, so that the others get as far ahead of it as they can.
+void Block::choose_last_warp() {
+  last_warp_ = lot().draw(2) == 0 ? none : static_cast<int>(lot().draw(static_cast<std::uint64_t>(count_ + 31) / 32));
+}
+
+std::size_t Block::one_that_is_ready() {
+  const std::size_t count = ready_.size(), first = lot().draw(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = (first + i) % count;
+    if (ready_[at] / 32 != last_warp_) return at;
+  }
+  return first;
+}
+
 // Some thread that can go on does; where there is none, the host.
 void Block::go_on(Fiber& from) {
   if (failed_ || ready_.empty()) {
@@ -112,7 +127,7 @@ void Block::go_on(Fiber& from) {
     Fiber::jump(from, host_);
     return;
   }
-  std::swap(ready_[lot().draw(ready_.size())], ready_.back());
+  std::swap(ready_[one_that_is_ready()], ready_.back());
   current_ = ready_.back();
   ready_.pop_back();
   threadIdx = thread().index;
@@ -166,6 +181,7 @@ void Block::barrier(Place at) {
   const int my = current_;
   if (++waiting_ == count_) {
     waiting_ = 0;
+    choose_last_warp();
     for (int i = 0; i < count_; ++i) make_ready(i);
   } else {
     me.state = Thread::State::at_barrier;

@@ -65,6 +65,8 @@ class Block {
  private:
   static void begin_thread();
   void prepare(dim3 shape);
+  void choose_last_warp();
+  std::size_t one_that_is_ready();
   void go_on(Fiber& from);
   void make_ready(int thread);
   Meeting& come_to_meeting(unsigned mask, Deliver deliver, Place at);
@@ -76,7 +78,8 @@ class Block {
   std::vector<Warp> warps_;
   std::vector<int> ready_;
   Fiber host_;
-  int count_ = 0, current_ = 0, waiting_ = 0, left_ = 0;
+  static constexpr int none = -1;
+  int count_ = 0, current_ = 0, waiting_ = 0, left_ = 0, last_warp_ = none;
   bool running_ = false, failed_ = false;
   Place barrier_at_;
   char barrier_marks_[2];

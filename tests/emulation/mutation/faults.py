@@ -7,6 +7,8 @@ OPS = "ops/cuda/"
 EXACT, TILE, BLOCK, LANES, EACH = (OPS + f for f in ("product/exact.cu", "attention/tile.cuh", "device/block.cuh", "device/lanes.cuh", "device/each.cuh"))
 LOSS, REDUCE, ROWS, TENSOR = (*(OPS + f for f in ("loss.cu", "reduce.cu", "device/row_blocks.cuh")), "cuda/tensor_product.cuh")
 PRODUCT, WARPGROUPS, PRODUCTS = OPS + "product/tensor_tile.cuh", OPS + "product/warpgroups.cu", "TensorCore*"
+STRIPS, FORWARD, BACKWARD = (OPS + f for f in ("attention/tensor_tile.cuh", "attention/tensor_forward.cu", "attention/tensor_backward.cu"))
+FLASH = "*TensorAttention*"
 BARRIER = "__syncthreads();"
 LINEAR, ATTENTION, NORM, SUMS, LARGEST = "*Linear*", "*Attention*", "*Norm*", "*Reduce*:*ExactSquares*", "*Loss*:*Reduce*"
 EACH_ROW = "*Activation*:*Elementwise*:*Embedding*"
@@ -73,4 +75,41 @@ FAULTS = [
     ("order of a sum", OPS + "product/tensor.cu", "parts[p * apart + i * columns + j]", "parts[(count - 1 - p) * apart + i * columns + j]", PRODUCTS),
     ("wrong fragment", TENSOR, "warp * 16 + lane % 16", "warp * 16 + lane / 2", "CudaTensor*"),
     ("wrong fragment", TENSOR, "lane / 4 + i / 2 * 8", "lane / 4 + i % 2 * 8", "CudaTensor*"),
+    ("missing barrier", FORWARD + ":1", BARRIER, "", FLASH),
+    ("missing barrier", FORWARD + ":2", BARRIER, "", FLASH),
+    ("missing barrier", BACKWARD, BARRIER, "", FLASH),
+    ("divergent barrier", FORWARD + ":2", BARRIER, "if (warp_row < tile.rows) __syncthreads();", FLASH),
+    ("divergent barrier", BACKWARD, BARRIER, "if (warp_row < walk.rows) __syncthreads();", FLASH),
+    ("copies that are not waited for", FORWARD + ":1", "copies_wait<0>();", "copies_wait<1>();", FLASH),
+    ("copies that are not waited for", FORWARD + ":2", "copies_wait<0>();", "copies_wait<1>();", FLASH),
+    ("copies that are not waited for", FORWARD, "copies_commit();", "", FLASH),
+    ("copies that are not waited for", BACKWARD, "copies_wait<0>();", "copies_wait<1>();", FLASH),
+    ("copies that are not waited for", BACKWARD, "copies_commit();", "", FLASH),
+    ("wrong mask of a shuffle", FORWARD, "__shfl_xor_sync(whole_warp, largest, 2)", "__shfl_xor_sync(0xFFFFU, largest, 2)", FLASH),
+    ("wrong lane of a shuffle", FORWARD, "__shfl_xor_sync(whole_warp, largest, 2)", "__shfl_xor_sync(whole_warp, largest, 4)", FLASH),
+    ("wrong lane of a shuffle", FORWARD, "__shfl_xor_sync(whole_warp, total, 2)", "__shfl_xor_sync(whole_warp, total, 1)", FLASH),
+    ("bound off by one", FORWARD, "n * 8 + c > last", "n * 8 + c >= last", FLASH),
+    ("bound off by one", FORWARD, "row >= tile.rows", "row > tile.rows", FLASH),
+    ("bound off by one", STRIPS, "row + r < end", "row + r <= end", FLASH),
+    ("bound off by one", BACKWARD, "key <= query", "key < query", FLASH),
+    ("bound off by one", BACKWARD, "place < query_end()", "place <= query_end()", FLASH),
+    ("bound off by one", BACKWARD, "row >= rows", "row > rows", FLASH),
+    ("missing bound", FORWARD, "n * 8 + c < room", "true", FLASH),
+    ("missing bound", STRIPS, "left > 0 && row + r >= begin", "left > 0", FLASH),
+    ("too few tiles", FORWARD, "div_up(shape.queries, tile_rows)", "shape.queries / tile_rows", FLASH),
+    ("too few tiles", BACKWARD, "div_up(shape.keys, Of::rows)", "shape.keys / Of::rows", FLASH),
+    ("too little shared memory", FORWARD, "sizeof(ForwardShared<Of>)", "sizeof(ForwardShared<Of>) - 16", FLASH),
+    ("too little shared memory", BACKWARD + ":2", "sizeof(BackwardShared<Of>)", "sizeof(BackwardShared<Of>) - 16", FLASH),
+    ("shared memory is not written", FORWARD, "shared.tile = tile;", "", FLASH),
+    ("shared memory is not written", BACKWARD, "thread >= Of::queries", "thread + 1 >= Of::queries", FLASH),
+    ("race", FORWARD, "stage ^ 1", "stage", FLASH),
+    ("race", BACKWARD, "Of::of_keys ? stage : 0", "0", FLASH),
+    ("swapped indices", STRIPS, "(m * wide + n) * 4", "(n * high + m) * 4", FLASH),
+    ("wrong stride", STRIPS, "row * row_step<size> + number * piece", "row * size + number * piece", FLASH),
+    ("wrong fragment", STRIPS, "m * 16 + l % 16", "m * 16 + l / 2", FLASH),
+    ("wrong fragment", STRIPS, "l / 16 * 8 + l % 8", "l / 8 * 8 + l % 8", FLASH),
+    ("wrong fragment", STRIPS, "l / 8 % 2 * 8", "l / 16 * 8", FLASH),
+    ("wrong fragment", STRIPS, "mma_16816(sums[m][c + 1], left, {right[2], right[3]});",
+     "mma_16816(sums[m][c + 1], left, {right[3], right[2]});", FLASH),
+    ("wrong fragment", FORWARD, "sums[m][c][half * 2] *= decay;", "sums[m][c][half] *= decay;", FLASH),
 ]
