@@ -85,6 +85,9 @@ layouts=(
     "0 --ranks 2 parallel.cp=2"
     "1480 --ranks 4 parallel.tp=2 memory.zero=3 model.batch_size=32"
 )
+# A run that goes on keeps its layout: each piece says what it does not have.
+one_rank=(parallel.dp=null parallel.tp=1 parallel.sequence=false parallel.pp=1 parallel.cp=1 memory.zero=0 model.batch_size=64
+    optimizer.gas=1)
 
 # The next pieces of char, as many as are asked for. Sums are canonical, so that the weights are the same in every layout.
 train_pieces() {
@@ -97,7 +100,7 @@ train_pieces() {
         local words kill_at settings
         read -ra words <<<"$layout"
         kill_at=${words[0]}
-        settings=("${words[@]:1}" numerics.canonical=true optimizer.schedule=wordplay train.seed=1234 train.eval_interval=500
+        settings=("${one_rank[@]}" "${words[@]:1}" numerics.canonical=true optimizer.schedule=wordplay train.seed=1234 train.eval_interval=500
             train.eval_iters=20 checkpoint.interval=50)
         if [ "$kill_at" -gt 0 ]; then train_until_killed "$kill_at" char "$last" "${settings[@]}"; fi
         train char "$last" "${settings[@]}"

@@ -194,7 +194,8 @@ void check_gemma(const Architecture& architecture, const ModelConfig& config, co
 }
 
 /// A value of a key that says that its part is not there.
-bool says_nothing(const Json& value) {
+bool says_nothing(std::string_view key, const Json& value) {
+  if (key.ends_with("attention.causal")) return value.is_bool() && value.boolean();  // false: later tokens are seen, too
   if (value.is_string()) return value.string() == "none";
   return value.is_null() || (value.is_bool() && !value.boolean()) || (value.is_number() && value.number() == 0);
 }
@@ -262,7 +263,7 @@ Json pairs_of(const ModelConfig& config, const Json& json) {
     const bool known = std::ranges::find(architecture.keys, key, &Key::config) != architecture.keys.end() ||
                        std::ranges::find(other_keys, key) != other_keys.end() ||
                        (architecture.gemma && std::ranges::find(gemma_only_keys, key) != gemma_only_keys.end());
-    if (known || says_nothing(value)) continue;
+    if (known || says_nothing(key, value)) continue;
     throw UserError(
         fmt::format("GGUF's architecture \"{}\" cannot say \"{}\": {}", architecture.name, key, value.dump().substr(0, 80)),
         "write a Hugging Face folder: leave .gguf out of its name");
@@ -296,7 +297,7 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
   for (const auto& [key, value] : pairs.object()) {
     const std::string_view rest = key.starts_with(start) ? std::string_view(key).substr(start.size()) : "";
     const bool known = is_scaling_key(rest) || std::ranges::find(architecture.keys, rest, &Key::gguf) != architecture.keys.end();
-    if (rest.empty() || says_nothing(value) || known) continue;
+    if (rest.empty() || says_nothing(rest, value) || known) continue;
     refuse(fmt::format("{} is {}: this key is not known", Json(key).dump(), value.dump().substr(0, 80)),
            "take the model from its Hugging Face folder");
   }

@@ -129,6 +129,13 @@ TEST(CommandLine, TellsWhatItTakes) {
   EXPECT_EQ(sheet.notes.at(0).text, "Say more.");
 }
 
+// What an unset variable of the shell leaves stands for nothing that may be missing.
+TEST(CommandLine, AnEmptyWordIsNoWordThatWasLeftOut) {
+  EXPECT_EQ(
+      problems({"in", ""}),
+      (std::vector<std::string>{"OUTPUT is an empty word -> leave it out, or look whether a variable of the shell is set"}));
+}
+
 TEST(CommandLine, AllProblemsAtOnce) {
   EXPECT_EQ(problems({"--count", "many", "--temperature", "", "--seed", "1.5", "--mode", "medium"}),
             (std::vector<std::string>{"--count: 'many' is not an integer -> see lockstep try --help",

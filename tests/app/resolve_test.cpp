@@ -37,7 +37,7 @@ TEST(DataSettings, AreAFolderOrATextNamedByItsContent) {
   io::replace_file(text, "a book");
   EXPECT_EQ(data_settings(folder.path(), {"model.n_layer=2"}), List{"data.dir=" + folder.path().string()});
   // printf 'a book' | sha256sum
-  EXPECT_EQ(data_settings(text, {}), (List{"data.file=" + text, "data.dataset=book-ae359642"}));
+  EXPECT_EQ(data_settings(text, {}), (List{"data.dir=null", "data.file=" + text, "data.dataset=book-ae359642"}));
   const auto refusal = [](const std::string& word, const List& overrides) {
     try {
       data_settings(word, overrides);

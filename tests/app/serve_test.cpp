@@ -19,8 +19,8 @@ class Serve : public TrainCommand {
     TrainCommand::SetUp();
     ASSERT_EQ(lockstep(words("run", {"model.block_size=200", "train.max_iters=4"})).code, 0);
   }
-  void start(std::vector<std::string> more = {}) {
-    std::vector<std::string> all = {"serve", (folder_ / "run").string(), "--port", "0", "--threads", "1"};
+  void start(std::vector<std::string> more = {}, const char* run = "run") {
+    std::vector<std::string> all = {"serve", (folder_ / run).string(), "--port", "0", "--threads", "1"};
     all.insert(all.end(), more.begin(), more.end());
     server_.emplace(all, folder_ / "said", "http://127.0.0.1:([0-9]+)/v1");
   }
@@ -115,6 +115,30 @@ TEST_F(Serve, StopTextsEndAText) {
       completion(R"({"prompt": "the", "max_tokens": 60, "seed": 1, "temperature": 5, "stop": [)" + Json(stop).dump() + "]}");
   EXPECT_EQ(text_of(answer), all.substr(0, all.find(stop)));
   EXPECT_EQ(answer.at("choices").array()[0].at("finish_reason").string(), "stop");
+}
+
+// An end token comes where the next bytes might have been those of a stop text.
+TEST_F(Serve, TheBeginningOfAStopTextStaysWhereATextEnds) {
+  const std::string bytes = (folder_ / "bytes").string();
+  std::string texts;
+  for (int i = 0; i < 400; ++i) texts += "{\"text\": \"the quick brown fox\"}\n";
+  io::replace_file(folder_ / "texts.jsonl", texts);
+  ASSERT_EQ(lockstep({"prepare", folder_ / "texts.jsonl", "--tokenizer", "byte", "--out", bytes}).code, 0);
+  ASSERT_EQ(lockstep(words("of_bytes", {"data.dir=" + bytes, "model.block_size=200", "train.max_iters=4"})).code, 0);
+  start({}, "of_bytes");
+  const auto ask_with = [&](int seed, const std::string& stop) {
+    return completion(R"({"prompt": "the", "max_tokens": 150, "temperature": 5, "seed": )" + std::to_string(seed) + stop + "}");
+  };
+  for (int seed = 0; seed < 200; ++seed) {
+    const Json ended = ask_with(seed, "");
+    const std::string text = text_of(ended);
+    if (ended.at("choices").array()[0].at("finish_reason").string() != "stop" || text.empty()) continue;
+    const std::string last = text.substr(text.size() - 1);
+    if (static_cast<unsigned char>(last[0]) >= 0x80) continue;
+    EXPECT_EQ(text_of(ask_with(seed, R"(, "stop": )" + Json(last + "\x01never").dump())), text);
+    return;
+  }
+  FAIL() << "no text ended by itself";
 }
 
 TEST_F(Serve, ChatsByATemplate) {

@@ -219,6 +219,8 @@ TEST(GgufKeys, ThatAreMissingOrNotKnownAreRefused) {
   EXPECT_SAYS("\"llama.attention.head_count_kv\" is [2,3]", with("llama.attention.head_count_kv", Json::Array{2, 3}));
   EXPECT_SAYS("\"llama.rope.dimension_count\" is 6 where 10 is needed", with("llama.rope.dimension_count", 6));
   EXPECT_SAYS("\"llama.expert_count\" is 8: this key is not known", with("llama.expert_count", 8));
+  EXPECT_EQ("no error", with("llama.attention.causal", true));
+  EXPECT_SAYS("\"llama.attention.causal\" is false: this key is not known", with("llama.attention.causal", false));
   EXPECT_EQ("no error", with("llama.rope.scaling.type", "none"));
   EXPECT_SAYS("\"llama.rope.scaling.type\" is \"yarn\" with a factor of 0", with("llama.rope.scaling.type", "yarn"));
   EXPECT_SAYS("\"llama.rope.scaling.type\" is \"longrope\"", with("llama.rope.scaling.type", "longrope"));

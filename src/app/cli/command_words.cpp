@@ -62,6 +62,9 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
       at += taken.value_or(1) - 1;
     } else if (overrides != nullptr && word.find('=') != std::string::npos) {
       overrides->push_back(word);
+    } else if (word.empty() && placed < positionals.size() && !positionals[placed].required) {
+      problems.push_back({fmt::format("{} is an empty word", positionals[placed].name),
+                          "leave it out, or look whether a variable of the shell is set"});
     } else if (placed < positionals.size() && positionals[placed].all != nullptr) {
       positionals[placed].all->push_back(word);
     } else if (placed < positionals.size()) {

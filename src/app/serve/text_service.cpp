@@ -16,7 +16,7 @@ WrittenPart Writing::take(double seconds) {
 
 void Writing::finish(Ending ending) {
   const std::lock_guard lock(mutex_);
-  if (ending != Ending::stop) part_.bytes += stop_.held();
+  if (!stop_.found()) part_.bytes += stop_.held();
   part_.ending = ending;
   came_.notify_one();
 }

@@ -312,7 +312,9 @@ std::vector<std::string> data_settings(const std::string& data, const std::vecto
   if (!problems.empty()) throw UserError(std::move(problems));
   if (!file) return {"data.dir=" + data};
   const std::string name = io::Path(data).filename().string();
-  return {"data.file=" + data, fmt::format("data.dataset={}-{:.8}", name.substr(0, name.find('.', 1)), io::sha256_of_file(data))};
+  // A run that goes on has the folder that the text was prepared into.
+  return {"data.dir=null", "data.file=" + data,
+          fmt::format("data.dataset={}-{:.8}", name.substr(0, name.find('.', 1)), io::sha256_of_file(data))};
 }
 
 Resolved resolve(const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also) {
