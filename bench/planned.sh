@@ -49,11 +49,12 @@ rate() {
     "$lockstep" bench rate --json | sed 's/.*"gflops": *\([0-9.]*\).*/\1/'
 }
 
-# GF/s of multiply-adds that the file's peak stands for: it counts an instruction for pairs of bf16 twice.
+# GF/s of multiply-adds that the file's peak stands for: it counts an instruction for pairs of bf16 twice, AMX's 16 times.
 peak_of_machine() {
-    local pairs=1
-    if grep -q AuthenticAMD /proc/cpuinfo && grep -qw avx512_bf16 /proc/cpuinfo; then pairs=2; fi
-    awk -v pairs=$pairs '/^(devices|peak_tflops) / { product = (product ? product : 1000) * $3 } END { print product / pairs }' \
+    local times=1
+    if grep -qw avx512_bf16 /proc/cpuinfo; then times=2; fi
+    if grep -qw amx_bf16 /proc/cpuinfo; then times=16; fi
+    awk -v times=$times '/^(devices|peak_tflops) / { product = (product ? product : 1000) * $3 } END { print product / times }' \
         "$machine"
 }
 

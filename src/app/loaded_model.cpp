@@ -116,7 +116,7 @@ void ModelOptions::declare(CommandLine& line, const std::string& shared) {
   std::vector<std::string> types = dtype_spellings();
   types.insert(types.begin(), "stored");
   line.choice("--dtype", dtype, types, "type of weights and activations; stored: as it was trained");
-  line.option("--isa", isa, "auto|avx2|avx512|avx512_bf16", "instruction set");
+  line.option("--isa", isa, "auto|avx2|avx512|avx512_bf16|amx", "instruction set");
 }
 
 RankOptions ModelOptions::ranks() const {

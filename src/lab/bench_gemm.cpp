@@ -50,10 +50,6 @@ double time_calls(const std::function<void()>& call, double seconds) {
   return elapsed / static_cast<double>(calls);
 }
 
-ops::Bf16Order other_than(ops::Bf16Order order) {
-  return order == ops::Bf16Order::pairs ? ops::Bf16Order::widened : ops::Bf16Order::pairs;
-}
-
 double middle_of(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
@@ -79,8 +75,9 @@ GemmBench::GemmBench(Runtime& runtime, const GemmBenchOptions& options)
       ops_(ops::make_ops(runtime, *stream_, {.cpu = {.isa = options.isa, .plain = options.plain}})),
       product_(runtime.team(), options.isa, runtime.memory()) {
   ensure(options.rounds >= 1, "there is at least one round");
-  if (options.type == DType::bf16 && ops::multiplies_bf16_pairs())
-    other_ops_ = ops::make_ops(runtime, *stream_, {.cpu = {.bf16 = other_than(ops::usual_bf16_order())}});
+  const ops::Bf16Order other = other_than(ops::usual_bf16_order());
+  if (options.type == DType::bf16 && ops::has_instruction_of(other))
+    other_ops_ = ops::make_ops(runtime, *stream_, {.cpu = {.bf16 = other}});
   if (!options.rivals) return;
   onednn_ = open_onednn(product_.team().size());
   openblas_ = open_openblas(product_.team().size());
@@ -203,17 +200,22 @@ std::vector<std::string> GemmBench::contenders() const {
   return names;
 }
 
+ops::Bf16Order other_than(ops::Bf16Order taken) {
+  if (taken != ops::Bf16Order::widened) return ops::Bf16Order::widened;
+  return ops::has_instruction_of(ops::Bf16Order::amx) ? ops::Bf16Order::amx : ops::Bf16Order::pairs;
+}
+
 std::string order_note(ops::Bf16Order taken, double gain) {
   constexpr double clear = 1.1;
   if (gain < clear) return {};
   const std::string_view other = name_of(other_than(taken));
   return fmt::format(
-      "numerics.bf16=auto takes {} on this processor, but {} are {:.2f} x as fast: numerics.bf16={} for new bf16 runs",
-      name_of(taken), taken == ops::Bf16Order::pairs ? "widened products" : "pairs", gain, other);
+      "numerics.bf16=auto takes {} on this processor, but {} is {:.2f} x as fast: numerics.bf16={} for new bf16 runs",
+      name_of(taken), other, gain, other);
 }
 
 double gain_of_other_order(Runtime& runtime) {
-  if (!ops::multiplies_bf16_pairs()) return 0;
+  if (!ops::has_instruction_of(other_than(ops::usual_bf16_order()))) return 0;
   GemmBench bench(runtime, {.rounds = 3, .sample_seconds = 0.01, .rivals = false, .type = DType::bf16});
   GemmReport report;
   report.rows = {bench.measure("", {"", 256, 1024, 1024, 1}, ProductKind::forward)};

@@ -34,7 +34,7 @@ struct GemmRow {
   ProductKind kind;
   Timing ours, onednn, openblas;
   Timing ours_f32 = {};     ///< the same product in f32, where `ours` is bf16
-  Timing other_order = {};  ///< and in bf16 in the other order, where the processor has an instruction for pairs
+  Timing other_order = {};  ///< and in bf16 in the other order, where the processor has an instruction for it
   double flops() const;
   /// Of the multiply-add rate that `timing` reached; 0 when it was not measured.
   double share(const Timing& timing) const;
@@ -75,10 +75,12 @@ struct GemmReport {
 };
 Answer answer_of(const GemmReport& report);
 
-/// What to say where `other` order of bf16 products is clearly faster than `taken`, which this processor takes: `gain` is the
+/// The order of bf16 products that is measured beside the one that this processor takes.
+ops::Bf16Order other_than(ops::Bf16Order taken);
+/// What to say where the `other` order of bf16 products is clearly faster than `taken`, which this processor takes: `gain` is the
 /// ratio of their times. Empty: nothing.
 std::string order_note(ops::Bf16Order taken, double gain);
-/// That ratio, of one product of a layer's size; 0 where the processor has no instruction for pairs. Takes a moment.
+/// That ratio, of one product of a layer's size; 0 where the processor has no instruction for the other. Takes a moment.
 double gain_of_other_order(Runtime& runtime);
 
 /// Measures products on one runtime; holds buffers for the largest shape it was asked for.

@@ -94,7 +94,7 @@ double GemmReport::worst_ratio() const {
 }
 
 std::string GemmReport::summary() const {
-  const std::string_view other = name_of(order == ops::Bf16Order::pairs ? ops::Bf16Order::widened : ops::Bf16Order::pairs);
+  const std::string_view other = name_of(other_than(order));
   std::string text;
   std::vector<std::string> models;
   for (const GemmRow& row : rows)
@@ -113,7 +113,7 @@ std::string GemmReport::summary() const {
 
 Answer answer_of(const GemmReport& report) {
   const bool half = report.type == DType::bf16;
-  const auto other = name_of(report.order == ops::Bf16Order::pairs ? ops::Bf16Order::widened : ops::Bf16Order::pairs);
+  const auto other = name_of(other_than(report.order));
   const std::string in_bf16 = half ? "{:.0f}" : "";
   Answer answer;
   answer.say(fmt::format("{} products, {} threads, medians in GF/s: {}\n", half ? "bf16" : "fp32", report.threads,

@@ -66,14 +66,14 @@ planner::Machine probe_machine(const ProbeOptions& options, Runtime& runtime, co
       inside.latency,    between.rate,        between.latency,   disk * node.size(), static_cast<double>(free_memory()),
       f32.product_depth, f32.attention_share, update_rate};
   world.host().all_reduce(view(std::span<double>(figures), Shape{std::ssize(figures)}), comm::Reduction::mean).wait();
-  const double pairs = ops::multiplies_bf16_pairs() ? 2 : 1;
+  const double times = ops::bf16_multiply_adds();
   planner::Machine machine;
   machine.nodes = world.size() / node.size();
   machine.devices = node.size();
   machine.memory = figures[9] / node.size();
-  machine.peak_flops = pairs * figures[0];
-  machine.product_share = std::min(1.0, figures[1] / pairs);
-  machine.f32_share = std::min(1.0, figures[2] / pairs);
+  machine.peak_flops = times * figures[0];
+  machine.product_share = std::min(1.0, figures[1] / times);
+  machine.f32_share = std::min(1.0, figures[2] / times);
   machine.product_depth = figures[10];
   machine.attention_share = figures[11];
   machine.memory_rate = figures[3];

@@ -27,11 +27,11 @@ void expect_stored(const HostTensor& stored, const HostTensor& computed, const c
   EXPECT_EQ(different_bits(stored.values(), computed.as(stored.type()).values()), 0U) << what;
 }
 
-/// Products of every machine, and of the order of AVX-512-bf16 as other processors emulate it.
+/// Products of every machine, and of the orders of AVX-512-bf16 and AMX as other processors emulate them.
 struct Products {
   std::string name;
   ops::Linear& linear;
-  bool pairs;  // two bf16 operands are added in pairs
+  bool pairs;  // two bf16 operands are not added as fp32 is
 
   /// x w^T in f32: the sums that an epilogue of bf16 operands meets.
   HostTensor sums(const HostTensor& x, const HostTensor& w) const {
@@ -42,10 +42,10 @@ struct Products {
 };
 
 struct Emulation {
-  explicit Emulation(ops::Isa isa)
+  Emulation(ops::Isa isa, ops::cpu::Bf16Way way)
       : runtime(open_runtime(Device{}, {2})),
         stream(runtime->make_stream()),
-        product(runtime->team(), isa, host_memory(), ops::cpu::Bf16Way::emulated_pairs),
+        product(runtime->team(), isa, host_memory(), way),
         linear(ops::cpu::make_linear({.ours = product}, *stream, nullptr)) {}
   std::unique_ptr<Runtime> runtime;
   std::unique_ptr<Stream> stream;
@@ -58,10 +58,13 @@ const std::vector<Products>& everywhere() {
   static const std::vector<Products> all = [] {
     std::vector<Products> made;
     for (const auto& machine : machines())
-      made.push_back({machine->name, machine->ops->linear(), ops::usual_bf16_order() == ops::Bf16Order::pairs});
+      made.push_back({machine->name, machine->ops->linear(), ops::usual_bf16_order() != ops::Bf16Order::widened});
     for (const ops::Isa isa : ops::available_isas()) {
-      emulations.push_back(std::make_unique<Emulation>(isa));
-      made.push_back({"pairs emulated on " + std::string(ops::name_of(isa)), *emulations.back()->linear, true});
+      for (const ops::cpu::Bf16Way way : {ops::cpu::Bf16Way::emulated_pairs, ops::cpu::Bf16Way::emulated_amx}) {
+        const std::string order = way == ops::cpu::Bf16Way::emulated_amx ? "AMX" : "pairs";
+        emulations.push_back(std::make_unique<Emulation>(isa, way));
+        made.push_back({order + " emulated on " + std::string(ops::name_of(isa)), *emulations.back()->linear, true});
+      }
     }
     return made;
   }();

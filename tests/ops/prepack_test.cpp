@@ -104,12 +104,9 @@ TEST(Prepacked, TheReferenceReadsRows) {
   EXPECT_THROW(reference->linear().forward(y, x, packed), BrokenRule);
 }
 
-// The second order of bf16, which few processors take by themselves.
-TEST(Prepacked, PairsHaveTheSameBits) {
-  const std::vector<Isa> isas = available_isas();
-  if (std::ranges::find(isas, Isa::avx2) == isas.end()) GTEST_SKIP() << "this processor has no fused multiply-add";
+void expect_equal_bits(Isa isa, cpu::Bf16Way way) {
   Team team(2);
-  cpu::Product product(team, Isa::avx2, host_memory(), cpu::Bf16Way::emulated_pairs);
+  cpu::Product product(team, isa, host_memory(), way);
   constexpr std::int64_t n = 43, k = 520;
   const HostTensor x = HostTensor::random({20, k}, 1).as(DType::bf16), w = HostTensor::random({n, k}, 2).as(DType::bf16),
                    packed = w;
@@ -137,6 +134,14 @@ TEST(Prepacked, PairsHaveTheSameBits) {
     product.run(task);
     EXPECT_EQ(result, expected) << rows;
   }
+}
+
+// The orders of bf16 that few processors take by themselves.
+TEST(Prepacked, EveryOrderOfBf16HasTheSameBits) {
+  const std::vector<Isa> isas = available_isas();
+  if (std::ranges::find(isas, Isa::avx2) == isas.end()) GTEST_SKIP() << "this processor has no fused multiply-add";
+  for (const Bf16Order order : {Bf16Order::pairs, Bf16Order::amx})
+    for (const Isa isa : {Isa::avx2, isas.front()}) expect_equal_bits(isa, cpu::way_of(order, isa));
 }
 
 }  // namespace

@@ -281,13 +281,13 @@ TEST(Product, AloneInsideATeamItIsTheSame) {
 }
 
 TEST(Isa, NamesAndChoice) {
-  for (const Isa isa : {Isa::automatic, Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::neon})
+  for (const Isa isa : {Isa::automatic, Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx, Isa::neon})
     EXPECT_EQ(isa_from_name(name_of(isa)), isa);
   EXPECT_THROW(isa_from_name("avx9"), UserError);
   const std::vector<Isa> isas = available_isas();
   EXPECT_TRUE(isas.back() == Isa::baseline || isas == std::vector{Isa::neon});
   EXPECT_EQ(resolve(Isa::automatic), isas.front());
-  for (const Isa isa : {Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::neon}) {
+  for (const Isa isa : {Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx, Isa::neon}) {
     if (std::find(isas.begin(), isas.end(), isa) == isas.end()) {
       EXPECT_THROW(resolve(isa), UserError);
     } else {

@@ -30,7 +30,7 @@ void BenchLine::ask_ranks() {
 
 void BenchLine::ask_threads() { option("--threads", threads_, "N", "of each rank; 0: its share of the cores"); }
 
-void BenchLine::ask_isa() { option("--isa", isa_, "auto|avx2|avx512|avx512_bf16", "instruction set"); }
+void BenchLine::ask_isa() { option("--isa", isa_, "auto|avx2|avx512|avx512_bf16|amx", "instruction set"); }
 
 void BenchLine::ask_device() { choice("--device", device_, {"cpu", "cuda"}, "what computes"); }
 

@@ -51,7 +51,7 @@ void declare(AnswerLine& line, Options& options) {
   line.choice("--break", options.fault, faults, "plant a fault in the ranks, and have it found");
   line.flag("--short", options.first_steps,
             fmt::format("train the first {} steps alone, which have a hash too", short_demo.steps));
-  line.option("--isa", options.isa, "auto|avx2|avx512|avx512_bf16|neon", "instruction set of all trainings");
+  line.option("--isa", options.isa, "auto|avx2|avx512|avx512_bf16|amx|neon", "instruction set of all trainings");
   line.option("--dir", options.folder, "FOLDER", "a new one, which keeps the text and the runs; left out: they are removed");
   line.table("faults", std::move(rows));
   line.note(

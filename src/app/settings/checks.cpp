@@ -112,8 +112,10 @@ void check_plain_products(const RunConfig& config, std::vector<Problem>& problem
     problems.push_back({"kernels.products = plain: numerics.products = library has a library multiply",
                         "kernels.products=best, or numerics.products=ours"});
   }
-  if (config.numerics.bf16 == ops::Bf16Order::pairs && dtype_of(config) == DType::bf16) {
-    problems.push_back({"kernels.products = plain: plain products add as fp32 does, and numerics.bf16 = pairs in pairs",
+  const ops::Bf16Order order = config.numerics.bf16;
+  if (order != ops::Bf16Order::automatic && order != ops::Bf16Order::widened && dtype_of(config) == DType::bf16) {
+    problems.push_back({fmt::format("kernels.products = plain: plain products add as fp32 does, and numerics.bf16 = {} does not",
+                                    ops::name_of(order)),
                         "kernels.products=best, or numerics.bf16=widened"});
   }
   if (config.numerics.canonical) {

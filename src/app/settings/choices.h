@@ -139,6 +139,7 @@ struct Choice<ops::Isa> {
                                                               {"avx2", avx2},
                                                               {"avx512", avx512},
                                                               {"avx512_bf16", avx512_bf16},
+                                                              {"amx", amx},
                                                               {"neon", neon}});
 };
 template <>
@@ -149,7 +150,8 @@ struct Choice<ops::Products> {
 template <>
 struct Choice<ops::Bf16Order> {
   using enum ops::Bf16Order;
-  static constexpr auto all = std::to_array<Named<ops::Bf16Order>>({{"auto", automatic}, {"widened", widened}, {"pairs", pairs}});
+  static constexpr auto all =
+      std::to_array<Named<ops::Bf16Order>>({{"auto", automatic}, {"widened", widened}, {"pairs", pairs}, {"amx", amx}});
 };
 template <>
 struct Choice<app::MaskKernel> {

@@ -242,8 +242,8 @@ std::vector<Key> comm_and_numerics_keys() {
           "who multiplies matrices: ours, the same bits whatever the layout, or library (oneDNN), whose bits may differ"),
       key<&RunConfig::numerics, &RunConfig::Numerics::bf16>(
           "numerics.bf16", any, fixed, "",
-          "how products of two bf16 matrices add: in the order of fp32, or in pairs as AVX-512-bf16 does. 'auto': pairs if every "
-          "rank's processor is AMD's and has that, and on a resume what the run has"),
+          "how products of two bf16 matrices add: in the order of fp32 (widened), in pairs as AVX-512-bf16 does, or as AMX does. "
+          "'auto': what is fastest, where it is the same on every rank's processor, and on a resume what the run has"),
       plan_key(layout::PlanField::canonical),
   };
 }

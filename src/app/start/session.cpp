@@ -51,8 +51,8 @@ std::vector<std::int32_t> of_all_ranks(std::int32_t mine, comm::Communicator& wo
 ops::Bf16Order agree_on_bf16(const ops::CpuOptions& asked, comm::Communicator& world) {
   const ops::Bf16Order usual = asked.plain.products ? ops::Bf16Order::widened : ops::usual_bf16_order();
   const ops::Bf16Order mine = asked.bf16 == ops::Bf16Order::automatic ? usual : asked.bf16;
-  const std::vector<std::int32_t> all = of_all_ranks(mine == ops::Bf16Order::pairs ? 1 : 0, world);
-  return std::ranges::min(all) == 1 ? ops::Bf16Order::pairs : ops::Bf16Order::widened;
+  const std::vector<std::int32_t> all = of_all_ranks(static_cast<std::int32_t>(mine), world);
+  return std::ranges::all_of(all, [&](std::int32_t order) { return order == all.front(); }) ? mine : ops::Bf16Order::widened;
 }
 
 // The baseline has other bits than the rest (ops/cpu/isa.h), and replicas of a model must have the same. Collective.
@@ -77,8 +77,9 @@ Device device_of(const RankOptions& options, const comm::HostPlace& place, comm:
   const Device device = choose_device(takes ? "cuda" : options.device, place.rank);
   if (device.kind == DeviceKind::cuda && !one_host)
     throw UserError(
-        fmt::format("device cuda: the {} ranks are on several hosts, which cannot exchange what lies on GPUs yet", world.size()),
-        "start them all on one host, or choose device cpu");
+        fmt::format("train.device=cuda: the {} ranks are on several hosts, which cannot exchange what lies on GPUs yet",
+                    world.size()),
+        "start them all on one host; train.device=cpu computes on the processors");
   return device;
 }
 

@@ -50,8 +50,8 @@ class Session {
   Team& team() { return runtime_->team(); }
   /// The instruction set of all ranks.
   ops::Isa isa() const { return agreed_.kernels.isa; }
-  /// How products of two bf16 operands add, on all ranks: never automatic. Where the settings leave it open, in pairs if all
-  /// ranks' processors would (ops::usual_bf16_order()).
+  /// How products of two bf16 operands add, on all ranks: never automatic. Where the settings leave it open, as all
+  /// ranks' processors would (ops::usual_bf16_order()), or widened where they differ.
   ops::Bf16Order bf16_order() const { return agreed_.kernels.bf16; }
   /// Device and instruction set in a line, for the log; it says which rank keeps the others from a wider one.
   std::string description() const;

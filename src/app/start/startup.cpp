@@ -86,6 +86,11 @@ std::string rope_text(const arch::Rope& rope) {
   return text + (original ? fmt::format(", original={}", rope.original_block_size) : "");
 }
 
+std::string_view how_it_adds(ops::Bf16Order order) {
+  if (order == ops::Bf16Order::amx) return "as AMX does";
+  return order == ops::Bf16Order::pairs ? "in pairs" : "as in fp32";
+}
+
 // Which other layouts give a run's bits, where its sums are not canonical.
 std::string bits_text(const RunConfig& config) {
   const bool servers = config.train.backend == BackendKind::ps;
@@ -106,8 +111,7 @@ void log_kernels(Log& log, const RunConfig& config, const Session& session) {
                     ops::library_for(dtype_of(config))));
   }
   if (dtype_of(config) == DType::bf16 && config.numerics.products == ops::Products::ours) {
-    log.info(fmt::format("Products of two bf16 matrices add {} (numerics.bf16={})",
-                         config.numerics.bf16 == ops::Bf16Order::pairs ? "in pairs" : "as in fp32",
+    log.info(fmt::format("Products of two bf16 matrices add {} (numerics.bf16={})", how_it_adds(config.numerics.bf16),
                          ops::name_of(config.numerics.bf16)));
   }
   if (const std::string kernels = unusual_kernels(config); !kernels.empty()) log.info("Kernels: " + kernels);

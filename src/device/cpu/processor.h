@@ -13,6 +13,8 @@ std::string_view processor_kind();
 std::string_view vector_extensions();
 /// Whether it has the instruction of AVX-512-bf16 that multiplies pairs of bf16.
 bool multiplies_bf16_pairs();
+/// Whether it has AMX's products of tiles of bf16, and the system lets this process use them.
+bool multiplies_bf16_tiles();
 bool is_made_by_amd();
 
 /// From here on this thread's arithmetic takes denormals for zeros and rounds to nearest even. Returns what was, for

@@ -77,8 +77,8 @@ struct Kernels {
 StepRates measure_step_rates(Runtime& runtime, DType type, int steps) {
   const std::unique_ptr<Stream> stream = runtime.make_stream();
   const std::unique_ptr<comm::Communicator> alone = comm::make_self();
-  const double pairs = type == DType::bf16 && ops::multiplies_bf16_pairs() ? 2 : 1;
-  ProductFit fit(1 / pairs);
+  const double times = type == DType::bf16 ? ops::bf16_multiply_adds() : 1;
+  ProductFit fit(1 / times);
   double attention_work = 0, attention_room = 0;
   for (const StepShape& shape : probe_models) {
     OpAccount account;

@@ -18,11 +18,12 @@ struct IsaRow {
   Isa isa;
   std::string_view name;
 };
-constexpr std::array<IsaRow, 6> isa_table{{{Isa::automatic, "auto"},
+constexpr std::array<IsaRow, 7> isa_table{{{Isa::automatic, "auto"},
                                            {Isa::baseline, "baseline"},
                                            {Isa::avx2, "avx2"},
                                            {Isa::avx512, "avx512"},
                                            {Isa::avx512_bf16, "avx512_bf16"},
+                                           {Isa::amx, "amx"},
                                            {Isa::neon, "neon"}}};
 
 // One mutex for Highway's one dispatch state.
@@ -42,6 +43,7 @@ std::int64_t highway_targets(Isa isa) {
   switch (isa) {
     case Isa::avx512:
     case Isa::avx512_bf16:
+    case Isa::amx:
       return HWY_AVX3;
     case Isa::avx2:
       return HWY_AVX2;
@@ -58,7 +60,7 @@ Isa isa_from_name(std::string_view name) {
   const auto* row = std::ranges::find(isa_table, name, &IsaRow::name);
   if (row == isa_table.end())
     throw UserError(fmt::format("instruction set '{}' is not known", name),
-                    "choose auto, baseline, avx2, avx512, avx512_bf16 or neon");
+                    "choose auto, baseline, avx2, avx512, avx512_bf16, amx or neon");
   return row->isa;
 }
 
@@ -67,6 +69,7 @@ std::vector<Isa> available_isas() {
   const std::int64_t supported = supported_targets();
   std::vector<Isa> isas;
   if ((supported & HWY_AVX3) != 0) {
+    if (lockstep::cpu::multiplies_bf16_tiles()) isas.push_back(Isa::amx);
     if (lockstep::cpu::multiplies_bf16_pairs()) isas.push_back(Isa::avx512_bf16);
     isas.push_back(Isa::avx512);
   }
@@ -76,23 +79,33 @@ std::vector<Isa> available_isas() {
 }
 
 std::string_view name_of(Bf16Order order) {
-  constexpr std::array<std::string_view, 3> names{"auto", "widened", "pairs"};
+  constexpr std::array<std::string_view, 4> names{"auto", "widened", "pairs", "amx"};
   return names.at(static_cast<std::size_t>(order));
 }
 
 Bf16Order bf16_order_from_name(std::string_view name) {
-  for (const Bf16Order order : {Bf16Order::automatic, Bf16Order::widened, Bf16Order::pairs})
+  for (const Bf16Order order : {Bf16Order::automatic, Bf16Order::widened, Bf16Order::pairs, Bf16Order::amx})
     if (name_of(order) == name) return order;
-  throw UserError(fmt::format("'{}' is no order of bf16 products", name), "choose auto, widened or pairs");
+  throw UserError(fmt::format("'{}' is no order of bf16 products", name), "choose auto, widened, pairs or amx");
 }
 
-Bf16Order bf16_order_for(bool of_amd, bool has_instruction) {
-  return of_amd && has_instruction ? Bf16Order::pairs : Bf16Order::widened;
+Bf16Order bf16_order_for(bool of_amd, Isa best) {
+  if (best == Isa::amx) return Bf16Order::amx;
+  return of_amd && best == Isa::avx512_bf16 ? Bf16Order::pairs : Bf16Order::widened;
 }
 
-bool multiplies_bf16_pairs() { return available_isas().front() == Isa::avx512_bf16; }
+Bf16Order usual_bf16_order() { return bf16_order_for(lockstep::cpu::is_made_by_amd(), available_isas().front()); }
 
-Bf16Order usual_bf16_order() { return bf16_order_for(lockstep::cpu::is_made_by_amd(), multiplies_bf16_pairs()); }
+bool has_instruction_of(Bf16Order order) {
+  const Isa best = available_isas().front();
+  if (order == Bf16Order::pairs) return best == Isa::avx512_bf16 || best == Isa::amx;
+  return order == Bf16Order::widened || best == Isa::amx;
+}
+
+double bf16_multiply_adds() {
+  if (has_instruction_of(Bf16Order::amx)) return 16;
+  return has_instruction_of(Bf16Order::pairs) ? 2 : 1;
+}
 
 Isa resolve(Isa isa) {
   const std::vector<Isa> isas = available_isas();

@@ -13,7 +13,7 @@ namespace lockstep::ops {
 
 /// The instruction set of the CPU's kernels. An x86-64 processor that has one has those before it; an aarch64 processor has neon
 /// alone.
-enum class Isa : std::uint8_t { automatic, baseline, avx2, avx512, avx512_bf16, neon };
+enum class Isa : std::uint8_t { automatic, baseline, avx2, avx512, avx512_bf16, amx, neon };
 std::string_view name_of(Isa isa);
 /// Throws UserError for an unknown name.
 Isa isa_from_name(std::string_view name);
@@ -31,23 +31,28 @@ Products products_from_name(std::string_view name);
 /// none.
 std::string library_for(DType type);
 
-/// How a product of two bf16 operands adds (numerics.md section 4.1); every processor can do either.
+/// How a product of two bf16 operands adds (numerics.md section 4.1); every processor can do each.
 enum class Bf16Order : std::uint8_t {
   automatic,  ///< usual_bf16_order()
   widened,    ///< the order of fp32
   pairs,      ///< that of AVX-512-bf16: by its instruction, or slowly without
+  amx,        ///< that of AMX: likewise
 };
 /// As settings spell it.
 std::string_view name_of(Bf16Order order);
-/// Throws UserError for a name that is none of auto, widened and pairs.
+/// Throws UserError for a name that is none of auto, widened, pairs and amx.
 Bf16Order bf16_order_from_name(std::string_view name);
-/// What automatic is on a processor, never by a measurement: pairs where they are multiplied at twice the rate of fp32, on AMD's
-/// with the instruction; widened on all others (on Intel's the instruction has half of fp32's rate), unknown ones included.
-Bf16Order bf16_order_for(bool of_amd, bool has_instruction);
+/// What automatic is on a processor whose best instruction set is `best`, never by a measurement: amx where it is; pairs where
+/// they are multiplied at twice the rate of fp32, on AMD's with the instruction; widened on all others (on Intel's the
+/// instruction has half of fp32's rate), unknown ones included.
+Bf16Order bf16_order_for(bool of_amd, Isa best);
 /// Of this processor.
 Bf16Order usual_bf16_order();
-/// Whether this processor has the instruction.
-bool multiplies_bf16_pairs();
+/// Whether this processor has the instruction of an order that is not automatic.
+bool has_instruction_of(Bf16Order order);
+
+/// How many times fp32's multiply-adds this processor can make of bf16 in the same time: by pairs 2, by AMX 16, else 1.
+double bf16_multiply_adds();
 
 /// Kernels that have a plain implementation beside the usual one, with the same bits. The ladder measures what each is worth
 /// (docs/performance.md).

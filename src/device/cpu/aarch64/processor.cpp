@@ -13,6 +13,7 @@ void set_arithmetic(std::uint64_t control) { asm volatile("msr fpcr, %0" : : "r"
 std::string_view processor_kind() { return "aarch64 processor"; }
 std::string_view vector_extensions() { return "NEON"; }
 bool multiplies_bf16_pairs() { return false; }
+bool multiplies_bf16_tiles() { return false; }
 bool is_made_by_amd() { return false; }
 
 std::uint64_t flush_denormals() {

@@ -1,5 +1,6 @@
 #include "ops/cpu/product/microkernel.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ops/cpu/isa.h"
@@ -88,6 +89,15 @@ HWY_NOINLINE void EmulatedRows(TileStep step, int rows) {
       HalfTile<1, AddPairsEmulated>(d, step, emulated_panel, column);
 }
 
+void AddBlock(const TileStep& step, std::int64_t rows, const float* block) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < emulated_panel; ++j) {
+      const float sum = block[i * emulated_panel + j];
+      step.to[i * step.to_stride + j] = step.from == nullptr ? sum : step.from[i * step.from_stride + j] + sum;
+    }
+  }
+}
+
 template <int rows>
 void EmulatedTile(const TileStep& step) {
   HWY_ALIGN float block[rows * emulated_panel];
@@ -99,12 +109,7 @@ void EmulatedTile(const TileStep& step) {
     const FlushedDenormals flushed;
     EmulatedRows(aside, rows);
   }
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < emulated_panel; ++j) {
-      const float sum = block[i * emulated_panel + j];
-      step.to[i * step.to_stride + j] = step.from == nullptr ? sum : step.from[i * step.from_stride + j] + sum;
-    }
-  }
+  AddBlock(step, rows, block);
 }
 
 template <int... counts>
@@ -116,6 +121,52 @@ Microkernel EmulatedKernels(std::integer_sequence<int, counts...>) {
 
 Microkernel EmulatedPairKernels() { return EmulatedKernels(std::make_integer_sequence<int, 14>()); }
 
+// Sums of 16 words at a time, while denormals count as zero.
+HWY_NOINLINE void EmulatedAmxRows(const TileStep& step) {
+  const hn::CappedTag<float, 16> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 16>()), together = 16;
+  for (std::int64_t row = 0; row < step.rows; ++row) {
+    const float* a = step.a + row * step.a_row;
+    for (std::int64_t column = 0; column < emulated_panel; column += lanes) {
+      V sum = hn::Zero(d);
+      for (std::int64_t first = 0; first < step.k; first += together) {
+        V even = hn::Zero(d), odd = hn::Zero(d);
+        const std::int64_t end = std::min(step.k, first + together);
+        for (std::int64_t k = first; k < end; ++k) {
+          const V factor = hn::Set(d, a[k * step.a_k]), b = hn::LoadU(d, step.b + k * emulated_panel + column);
+          even = Fused(d, FirstOf(d, factor), FirstOf(d, b), even);
+          odd = Fused(d, SecondOf(d, factor), SecondOf(d, b), odd);
+        }
+        if (end < first + together) {  // the zeros behind K
+          even = hn::Add(even, hn::Zero(d));
+          odd = hn::Add(odd, hn::Zero(d));
+        }
+        sum = hn::Add(sum, hn::Add(even, odd));
+      }
+      hn::StoreU(sum, d, step.to + row * step.to_stride + column);
+    }
+  }
+}
+
+void EmulatedAmxTile(const TileStep& step) {
+  HWY_ALIGN float block[Microkernel::most_rows * emulated_panel];
+  TileStep aside = step;
+  aside.to = block;
+  aside.to_stride = emulated_panel;
+  {
+    const FlushedDenormals flushed;
+    EmulatedAmxRows(aside);
+  }
+  AddBlock(step, step.rows, block);
+}
+
+Microkernel EmulatedAmxKernels() {
+  Microkernel kernels{.rows = 32, .columns = static_cast<int>(emulated_panel), .of_rows = {}};
+  kernels.of_rows.fill(&EmulatedAmxTile);
+  return kernels;
+}
+
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -125,6 +176,18 @@ namespace {
 HWY_EXPORT(AllKernels);
 HWY_EXPORT(PairKernels);
 HWY_EXPORT(EmulatedPairKernels);
+HWY_EXPORT(EmulatedAmxKernels);
+
+Microkernel amx_microkernel() {
+  Microkernel kernels{.rows = 32, .columns = 32, .of_rows = {}, .ahead_bytes = 64};
+  if constexpr (HWY_ARCH_X86 != 0) {
+    kernels.of_rows.fill(&tile_32x32_amx);
+    kernels.begin = &begin_amx;
+    kernels.end = &end_amx;
+  }
+  return kernels;
+}
+
 }  // namespace
 
 Microkernel microkernel_for(Isa isa) {
@@ -133,7 +196,7 @@ Microkernel microkernel_for(Isa isa) {
   [[maybe_unused]] const Isa resolved = resolve(isa);
   if constexpr (HWY_ARCH_X86 != 0) {
     if (resolved == Isa::avx2) kernels.of_rows[6] = &tile_6x16_avx2;
-    if (resolved == Isa::avx512 || resolved == Isa::avx512_bf16) {
+    if (resolved == Isa::avx512 || resolved == Isa::avx512_bf16 || resolved == Isa::amx) {
       kernels.of_rows[14] = &tile_14x32_avx512;
       kernels.ahead_bytes = 128;
     }
@@ -143,6 +206,8 @@ Microkernel microkernel_for(Isa isa) {
 
 Microkernel pair_microkernel_for(Isa isa, Bf16Way way) {
   const ScopedIsa scope(isa);
+  if (way == Bf16Way::emulated_amx) return HWY_DYNAMIC_DISPATCH(EmulatedAmxKernels)();
+  if (way == Bf16Way::amx) return amx_microkernel();
   if (way != Bf16Way::pairs) return HWY_DYNAMIC_DISPATCH(EmulatedPairKernels)();
   Microkernel kernels = HWY_DYNAMIC_DISPATCH(PairKernels)();
   if constexpr (HWY_ARCH_X86 != 0) {

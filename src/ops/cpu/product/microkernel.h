@@ -11,8 +11,9 @@
 
 namespace lockstep::ops::cpu {
 
-/// One tile. `to` = `from` + block, or the block itself when `from` is null; `from` may be `to`.
+/// One tile, of `rows` rows. `to` = `from` + block, or the block itself when `from` is null; `from` may be `to`.
 struct TileStep {
+  std::int64_t rows;
   const float* a;  ///< element (i, k) at a[i * a_row + k * a_k]
   std::int64_t a_row, a_k;
   const float* b;  ///< packed panel: element (k, j) at b[k * columns + j], aligned to 64 bytes
@@ -31,16 +32,18 @@ struct TileStep {
 using TileKernel = void (*)(const TileStep&);
 
 struct Microkernel {
-  static constexpr int most_rows = 14;
+  static constexpr int most_rows = 32;
   int rows;                                       ///< of a full tile
   int columns;                                    ///< of a panel
   std::array<TileKernel, most_rows + 1> of_rows;  ///< [r]: the kernel for r rows, 1 <= r <= rows
   int ahead_bytes = 64;                           ///< of a row that it fetches ahead at a time
+  void (*begin)() = nullptr;                      ///< what a thread does before its first tile of a product, or null
+  void (*end)() = nullptr;                        ///< and behind its last
 };
 
 /// `isa` must be one of available_isas().
 Microkernel microkernel_for(Isa isa);
-/// For words of two bf16: 14 x 32, by the instruction or emulated.
+/// For words of two bf16, by the instruction or emulated: 14 x 32 of pairs, 32 x 32 of AMX, whose `a` is in rows (a_k = 1).
 Microkernel pair_microkernel_for(Isa isa, Bf16Way way);
 
 /// 6 x 16 in assembly: g++ 12 spills the accumulators of the same loop written with intrinsics.
@@ -49,5 +52,9 @@ void tile_6x16_avx2(const TileStep& step);
 void tile_14x32_avx512(const TileStep& step);
 /// The same of words of two bf16, by the instruction; `a` in rows (a_k = 1) or packed in strips.
 void tile_14x32_pairs(const TileStep& step);
+/// Up to 32 x 32 by AMX, between the two others of a thread; `a` in rows (a_k = 1).
+void tile_32x32_amx(const TileStep& step);
+void begin_amx();
+void end_amx();
 
 }  // namespace lockstep::ops::cpu

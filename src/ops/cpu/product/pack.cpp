@@ -222,6 +222,33 @@ void PackTransposed(const PackSource& source, std::int64_t panel, float* to) {
 
 void PairTransposed(const PackSource& source, std::int64_t panel, float* to) { PackTransposedAs<RowOfPairs>(source, panel, to); }
 
+// Squares of sixteen words of as many columns as a vector has lanes are turned.
+void PairTurned(const PackSource& source, std::int64_t to_stride, float* to) {
+  const hn::CappedTag<float, 16> d;
+  constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 16>());
+  const auto* elements = static_cast<const BFloat16*>(source.from);
+  const std::int64_t words = div_up(source.k, 2);
+  for (std::int64_t word = 0; word < words; word += lanes) {
+    const std::int64_t count = std::min(lanes, words - word);
+    for (std::int64_t column = 0; column < source.columns; column += lanes) {
+      HWY_ALIGN float square[lanes][lanes];
+      const float* rows[lanes];
+      for (std::int64_t w = 0; w < lanes; ++w) rows[w] = square[w];
+      for (std::int64_t w = 0; w < count; ++w) {
+        const std::int64_t k = 2 * (word + w);
+        CopyRow<lanes>(RowOfPairs(elements + k * source.stride + column, source.stride, source.k - k), source.columns - column,
+                       false, square[w]);
+      }
+      for (std::int64_t c = 0; c < std::min(lanes, source.columns - column); c += 4) {
+        hn::Vec<decltype(d)> four[4];
+        LoadFourWords(d, rows, c, four);
+        for (std::int64_t i = 0; i < std::min<std::int64_t>(4, source.columns - column - c); ++i)
+          hn::StoreU(four[i], d, to + (column + c + i) * to_stride + word);
+      }
+    }
+  }
+}
+
 template <class T>
 void CopyRowsAs(const PackSource& source, std::int64_t to_stride, float* to) {
   const hn::CappedTag<float, 16> d;
@@ -249,6 +276,7 @@ HWY_EXPORT(PackTransposed);
 HWY_EXPORT(CopyRows);
 HWY_EXPORT(PairStraight);
 HWY_EXPORT(PairTransposed);
+HWY_EXPORT(PairTurned);
 
 // Pairs lie in a row as they are needed.
 void copy_pairs(const PackSource& source, std::int64_t to_stride, float* to) {
@@ -272,8 +300,10 @@ Packing packing_for(Isa isa) {
 
 Packing pair_packing_for(Isa isa) {
   const ScopedIsa scope(isa);
-  return {
-      .straight = &HWY_DYNAMIC_DISPATCH(PairStraight), .transposed = &HWY_DYNAMIC_DISPATCH(PairTransposed), .rows = &copy_pairs};
+  return {.straight = &HWY_DYNAMIC_DISPATCH(PairStraight),
+          .transposed = &HWY_DYNAMIC_DISPATCH(PairTransposed),
+          .rows = &copy_pairs,
+          .turned = &HWY_DYNAMIC_DISPATCH(PairTurned)};
 }
 
 }  // namespace lockstep::ops::cpu

@@ -8,7 +8,9 @@ namespace lockstep::ops::cpu {
 Bf16Way way_of(Bf16Order order, Isa isa) {
   if (order == Bf16Order::automatic) order = usual_bf16_order();
   if (order == Bf16Order::widened) return Bf16Way::widened;
-  return resolve(isa) == Isa::avx512_bf16 ? Bf16Way::pairs : Bf16Way::emulated_pairs;
+  const Isa resolved = resolve(isa);
+  if (order == Bf16Order::amx) return resolved == Isa::amx ? Bf16Way::amx : Bf16Way::emulated_amx;
+  return resolved == Isa::avx512_bf16 || resolved == Isa::amx ? Bf16Way::pairs : Bf16Way::emulated_pairs;
 }
 
 FlushedDenormals::FlushedDenormals() : before_(lockstep::cpu::flush_denormals()) {}

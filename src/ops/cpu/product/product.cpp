@@ -13,12 +13,30 @@ namespace lockstep::ops::cpu {
 namespace {
 
 constexpr std::int64_t edge_floats = 16 * 64;
+// Of a strip of A in rows of words of two: rows do not lie a power of two apart.
+constexpr std::int64_t strip_row = k_block / 2 + 16;
 constexpr std::int64_t worker_floats = Workspace::b + Workspace::strip + Workspace::sums + edge_floats;
 
 // Element i of a matrix's memory.
 const std::byte* at(const void* from, DType type, std::int64_t i) {
   return static_cast<const std::byte*>(from) + i * static_cast<std::int64_t>(size_of(type));
 }
+
+// While it lives, the thread may run the kernel.
+class Opened {
+ public:
+  explicit Opened(const Microkernel& kernel) : kernel_(kernel) {
+    if (kernel_.begin != nullptr) kernel_.begin();
+  }
+  ~Opened() {
+    if (kernel_.end != nullptr) kernel_.end();
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+ private:
+  const Microkernel& kernel_;
+};
 
 }  // namespace
 
@@ -40,7 +58,8 @@ Product::Way Product::floats(Isa isa) { return {microkernel_for(isa), packing_fo
 
 Product::Way Product::bf16(Isa isa, Bf16Way way) {
   if (way == Bf16Way::widened) return floats(isa);
-  return {pair_microkernel_for(isa, way), pair_packing_for(isa), pair_thin_kernel_for(isa, way), 2};
+  const bool amx = way == Bf16Way::amx || way == Bf16Way::emulated_amx;
+  return {pair_microkernel_for(isa, way), pair_packing_for(isa), pair_thin_kernel_for(isa, way), 2, amx};
 }
 
 Product::Product(Team& team, Isa isa, MemorySource& memory, Bf16Way way)
@@ -66,7 +85,7 @@ Cut Product::cut(const ProductTask& task, int threads) const {
 }
 
 void Product::run(const ProductTask& task) {
-  const bool thin = task.m <= ThinStep::most_rows && task.m * task.k <= Workspace::b;
+  const bool thin = way(task).thin != nullptr && task.m <= ThinStep::most_rows && task.m * task.k <= Workspace::b;
   if (thin && task.b_transposed && !task.a_transposed && !task.accumulate && task.onto == nullptr) return run_thin(task);
   const Cut cuts = cut(task, team_.size());
   for (std::int64_t i = 0; i < cuts.parts * cuts.stripes; ++i) taken_blocks_[i].store(0, std::memory_order_relaxed);
@@ -124,6 +143,7 @@ std::int64_t Product::store_in_tiles(const void* from, void* to, DType type, std
 void Product::run_alone(const ProductTask& task, int worker) {
   const Cut cuts = cut(task, 1);
   Scratch scratch = scratch_of(worker);
+  const Opened opened(way(task).kernel);
   for (std::int64_t stripe = 0; stripe < cuts.stripes; ++stripe)
     for (std::int64_t block = 0; block < cuts.row_blocks; ++block)
       run_tile(task, cuts, {stripe, block, task.m, stripe + 1 < cuts.stripes ? stripe + 1 : -1}, scratch);
@@ -132,6 +152,7 @@ void Product::run_alone(const ProductTask& task, int worker) {
 // A worker stays with a stripe, whose packed form it has, while there are rows of its part; then goes on with the next one.
 void Product::take_tiles(const ProductTask& task, const Cut& cut, int slot, int worker) {
   Scratch scratch = scratch_of(worker);
+  const Opened opened(way(task).kernel);
   const std::int64_t count = cut.parts * cut.stripes, first = count * slot / team_.size();
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = (first + i) % count, part = at / cut.stripes, stripe = at % cut.stripes;
@@ -272,18 +293,22 @@ Product::Strip Product::read_a(const ProductTask& task, const BlockStep& step, c
   if (task.a_transposed) {
     const std::byte* a = at(task.a, task.a_type, step.k * task.a_stride + step.area.row);
     const bool copied = task.copies_a(by.kernel.rows, by.depth);
-    if (copied) by.packing.straight({a, task.a_stride, step.count, step.area.rows, task.a_type}, by.kernel.rows, scratch.a);
+    const PackSource source{a, task.a_stride, step.count, step.area.rows, task.a_type};
+    if (copied && !by.a_in_rows) by.packing.straight(source, by.kernel.rows, scratch.a);
+    if (copied && by.a_in_rows) by.packing.turned(source, strip_row, scratch.a);
     if (task.sums != nullptr && step.area.column == 0) {
       task.sum_rows(a, task.a_stride, step.count, step.area.rows, task.sums + step.area.row, task.accumulate || step.k > 0);
     }
     if (!copied) return {.from = reinterpret_cast<const float*>(a), .row = 1, .k = task.a_stride, .next_row = 1};
+    if (by.a_in_rows) return {.from = scratch.a, .row = strip_row, .k = 1, .next_row = strip_row};
     return {.from = scratch.a, .row = 1, .k = by.kernel.rows, .next_row = div_up(step.count, by.depth)};
   }
   const std::byte* a = at(task.a, task.a_type, step.area.row * task.a_stride + step.k);
   const std::int64_t words = task.a_stride / by.depth;
   if (!task.copies_a(by.kernel.rows, by.depth)) return {reinterpret_cast<const float*>(a), words, 1, words};
-  by.packing.rows({a, task.a_stride, step.area.rows, step.count, task.a_type}, k_block, scratch.a);
-  return {.from = scratch.a, .row = k_block, .k = 1, .next_row = k_block};
+  const std::int64_t row = by.a_in_rows ? strip_row : k_block;
+  by.packing.rows({a, task.a_stride, step.area.rows, step.count, task.a_type}, row, scratch.a);
+  return {.from = scratch.a, .row = row, .k = 1, .next_row = row};
 }
 
 void Product::run_block(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const {
@@ -302,6 +327,7 @@ void Product::run_block(const ProductTask& task, const BlockStep& step, const Sc
     tile.b = step.b + column * tile.k;
     for (std::int64_t row = 0; row < step.area.rows; row += rows) {
       const std::int64_t count = std::min(rows, step.area.rows - row);
+      tile.rows = count;
       tile.a = a.from + row * a.next_row;
       tile.from = step.from == nullptr ? nullptr : step.from + row * step.from_stride + column;
       step.ahead->next(tile);

@@ -102,8 +102,9 @@ class Product {
   struct Way {
     Microkernel kernel;
     Packing packing;
-    ThinKernel thin;
-    std::int64_t depth;  // k in a word
+    ThinKernel thin;         // null: few rows are as many
+    std::int64_t depth;      // k in a word
+    bool a_in_rows = false;  // the kernel reads A in rows alone
   };
   // A worker's memory: a stripe of B, strips of A, sums of a tile, and one small tile for ragged edges.
   struct Scratch {

@@ -270,6 +270,10 @@ ThinKernel thin_kernel_for(Isa isa) {
 }
 
 ThinKernel pair_thin_kernel_for(Isa isa, Bf16Way way) {
+  if constexpr (HWY_ARCH_X86 != 0) {
+    if (way == Bf16Way::amx) return &thin_amx;
+  }
+  if (way == Bf16Way::emulated_amx) return nullptr;
   const ScopedIsa scope(isa);
   return way == Bf16Way::pairs ? HWY_DYNAMIC_DISPATCH(PairThin)() : &HWY_DYNAMIC_DISPATCH(EmulatedThin);
 }

@@ -29,8 +29,10 @@ struct ThinStep {
 /// The kernel for 1 <= rows <= most_rows.
 using ThinKernel = void (*)(const ThinStep&);
 ThinKernel thin_kernel_for(Isa isa);
-/// For two bf16 operands, added by the instruction or as it would: a holds words of two of a row's elements (pairs.h), the last
-/// one with a zero after an odd k, and a_stride counts words.
+/// By AMX, of two bf16 operands.
+void thin_amx(const ThinStep& step);
+/// For two bf16 operands, added by the instruction or as it would (AMX's: null without it): a holds words of two of a row's
+/// elements (pairs.h), the last one with a zero after an odd k, and a_stride counts words.
 ThinKernel pair_thin_kernel_for(Isa isa, Bf16Way way);
 
 }  // namespace lockstep::ops::cpu
