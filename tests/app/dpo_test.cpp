@@ -89,6 +89,10 @@ TEST_F(Preferences, ReferencesAreOfWeightsAndTextAndMadeOnce) {
   EXPECT_EQ(references().size(), 1U);
   ASSERT_EQ(lockstep(preferring("three", {"train.init_from=" + at("one")})).code, 0);
   EXPECT_EQ(references().size(), 2U);
+  // The same weights are another reference where the model makes something else of them.
+  ASSERT_EQ(lockstep(preferring("four", {"adapter.rank=2"})).code, 0);
+  ASSERT_EQ(lockstep(preferring("five", {"adapter.rank=2", "adapter.alpha=64"})).code, 0);
+  EXPECT_EQ(references().size(), 4U);
 }
 
 TEST_F(Preferences, AResumeComparesWithWhatTheRunBeganWith) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/start/run_text.h"
+#include "arch/config_json.h"
 #include "base/units.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
@@ -27,7 +28,7 @@ using LogProbabilities = std::vector<double>;
 
 /// What a file of references is of.
 struct Origin {
-  std::string weights;  ///< train::hash_of_weights()
+  std::string weights;  ///< hash_of_reference()
   Json data;            ///< data::fingerprint()
   io::Path file(const RunConfig& config) const {
     io::Sha256 hash;
@@ -36,6 +37,16 @@ struct Origin {
     return io::Path(data_folder(config)) / fmt::format("references-{:.16}.json", hash.hex());
   }
 };
+
+/// Of its weights and of what it makes of them: the same weights are another reference with another scale, angle or type.
+std::string hash_of_reference(train::Engine& engine) {
+  const train::EngineConfig& config = engine.config();
+  const std::string all =
+      fmt::format("{} {} {}", train::hash_of_weights(engine), arch::to_json(config.model).dump(), name_of(config.weights.type));
+  io::Sha256 hash;
+  hash.update(std::as_bytes(std::span(all)));
+  return hash.hex();
+}
 
 Json numbers_list(const LogProbabilities& numbers) { return Json::Array(numbers.begin(), numbers.end()); }
 
@@ -103,7 +114,7 @@ Json bring_references(const RunConfig& config, const Start& start, const data::C
   if (!into.train) return {};
   comm::Communicator& ranks = engine.groups().all();
   engine.control().settle();
-  Origin origin{.weights = start.resumes ? "" : train::hash_of_weights(engine), .data = {}};
+  Origin origin{.weights = start.resumes ? "" : hash_of_reference(engine), .data = {}};
   bool there = false;
   comm::together(ranks, [&] {
     if (!session.lead()) return;
