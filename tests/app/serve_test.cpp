@@ -117,6 +117,14 @@ TEST_F(Serve, StopTextsEndAText) {
   EXPECT_EQ(answer.at("choices").array()[0].at("finish_reason").string(), "stop");
 }
 
+TEST_F(Serve, EqualPromptsOfAListAreEachDrawnUnlessASeedIsGiven) {
+  start();
+  const std::string body = R"({"prompt": ["the", "the"], "max_tokens": 60, "temperature": 5)";
+  const Json drawn = completion(body + "}"), seeded = completion(body + R"(, "seed": 3})");
+  EXPECT_NE(text_of(drawn, 0), text_of(drawn, 1));
+  EXPECT_EQ(text_of(seeded, 0), text_of(seeded, 1));
+}
+
 // An end token comes where the next bytes might have been those of a stop text.
 TEST_F(Serve, TheBeginningOfAStopTextStaysWhereATextEnds) {
   const std::string bytes = (folder_ / "bytes").string();

@@ -100,6 +100,7 @@ TEST(ChatRows, RefuseByTheMember) {
       {R"({"instruction": 1, "output": "a"})", "\"instruction\" is a number, not a string"},
       {R"({"instruction": "a", "output": []})", "\"output\" is an array, not a string"},
       {R"({"instruction": "a", "output": "b", "history": [["a", "b"]]})", "\"history\" is not read"},
+      {R"({"prompt": [], "completion": [{"role": "assistant", "content": "b"}], "label": false})", "its \"label\" says"},
       {R"({"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]})",
        "\"prompt\" is a string, not a list of messages"},
   };

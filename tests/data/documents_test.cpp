@@ -38,6 +38,7 @@ TEST(Documents, OtherLinesAreRefused) {
   EXPECT_TRUE(contains(refused("\"text\""), "this is a string"));
   EXPECT_TRUE(contains(refused("3"), "this is a number"));
   EXPECT_TRUE(contains(refused("{}"), "it has no \"text\""));
+  EXPECT_TRUE(contains(refused(R"({"prompt": "a", "completion": "b", "label": true})"), "its \"label\" says whether"));
   EXPECT_TRUE(contains(refused("{\"Text\": \"a\"}"), "it has no \"text\""));
   EXPECT_TRUE(contains(refused("{\"text\": null}"), "\"text\" is null, not a string"));
   EXPECT_TRUE(contains(refused("{\"text\": {}}"), "\"text\" is an object, not a string"));

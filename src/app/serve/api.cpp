@@ -158,7 +158,7 @@ ServedAnswer Api::complete(const ServedRequest& request, Endpoint endpoint) {
   for (const std::vector<std::int32_t>& prompt : asked.prompts) {
     for (std::int64_t choice = 0; choice < asked.choices; ++choice) {
       train::SampleOptions sampling = asked.sampling;
-      sampling.number = choice;
+      sampling.number = asked.seeded ? choice : std::ssize(texts);
       texts.push_back({.text = {.prompt = prompt, .sampling = sampling, .likely = asked.likely},
                        .ends = model_.habits.ends,
                        .stops = asked.stops});

@@ -271,6 +271,7 @@ ApiRequest read_request(std::string_view body, Endpoint endpoint, const ServedMo
   if (sampling.top_p == 0) sampling.top_k = 1, sampling.top_p = 1;
   const std::optional<std::int64_t> seed =
       members.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+  request.seeded = seed.has_value();
   sampling.seed = seed ? static_cast<std::uint64_t>(*seed) : fresh_seed;
   sampling.never = model.habits.never;
   request.stops = stops_of(members);

@@ -46,6 +46,7 @@ struct ApiRequest {
   std::vector<std::vector<std::int32_t>> prompts;
   std::int64_t choices = 1;  ///< of each prompt
   train::SampleOptions sampling;
+  bool seeded = false;  ///< by the request: each prompt of a list is answered as it would be alone
   std::vector<std::string> stops;
   std::int64_t likely = -1;  ///< of each token so many likeliest ones, and its own likelihood; -1: neither
   bool stream = false, stream_usage = false;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text/visible.h"
 #include "data/chat/message.h"
+#include "data/text/documents.h"
 
 namespace lockstep::data {
 namespace {
@@ -82,6 +83,7 @@ class RowReader {
         add_text(messages, "assistant", "output", "");
         break;
       default:
+        refuse_label(object_);
         add_list(messages, untaught, "prompt");
         row.prompt = messages.size();
         add_list(messages, untaught, "completion");

@@ -38,6 +38,14 @@ std::optional<Json> parse_line(std::string_view line) {
   return json;
 }
 
+// TRL's KTOTrainer takes such lines.
+void refuse_label(const Json& row) {
+  const Json* label = row.find("label");
+  if (label == nullptr || !label->is_bool()) return;
+  throw UserError("its \"label\" says whether the completion is wanted: every completion would be taught",
+                  "leave out lines whose label is false, and \"label\" of the others");
+}
+
 Document plain_document(const Json& json) {
   const Json *text = json.find("text"), *prompt = json.find("prompt"), *completion = json.find("completion");
   const bool pair = prompt != nullptr || completion != nullptr;
@@ -46,6 +54,7 @@ Document plain_document(const Json& json) {
   if (!pair) throw UserError("it has no \"text\", and no \"prompt\" with a \"completion\"", line_forms);
   if (prompt == nullptr) throw UserError("it has a \"completion\" without a \"prompt\"", line_forms);
   if (completion == nullptr) throw UserError("it has a \"prompt\" without a \"completion\"", line_forms);
+  refuse_label(json);
   return Document{.prompt = text_of(*prompt, "prompt"), .text = text_of(*completion, "completion")};
 }
 
