@@ -38,7 +38,7 @@ struct Origin {
   }
 };
 
-/// Of its weights and of what it makes of them: the same weights are another reference with another scale, angle or type.
+/// A hash of the weights, the model and its type: equal weights are another reference with another adapter scale or angle.
 std::string hash_of_reference(train::Engine& engine) {
   const train::EngineConfig& config = engine.config();
   const std::string all =

@@ -79,50 +79,19 @@ Microkernel PairKernels() {
   }
 }
 
-// The tile of AVX-512 on any vectors. A function of its own, so that no addition leaves the time of FlushedDenormals.
+// The tiles of AVX-512 and AMX on any vectors. The sums of their rows are functions of their own, so that no addition leaves the
+// time of FlushedDenormals.
 constexpr std::int64_t emulated_panel = 32;
-HWY_NOINLINE void EmulatedRows(TileStep step, int rows) {
+HWY_NOINLINE void EmulatedPairRows(TileStep step) {
   const hn::CappedTag<float, 16> d;
   const auto width = 2 * static_cast<std::int64_t>(hn::Lanes(d));
-  for (int row = 0; row < rows; ++row, step.a += step.a_row, step.to += step.to_stride)
+  for (std::int64_t row = 0; row < step.rows; ++row, step.a += step.a_row, step.to += step.to_stride)
     for (std::int64_t column = 0; column < emulated_panel; column += width)
       HalfTile<1, AddPairsEmulated>(d, step, emulated_panel, column);
 }
 
-void AddBlock(const TileStep& step, std::int64_t rows, const float* block) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < emulated_panel; ++j) {
-      const float sum = block[i * emulated_panel + j];
-      step.to[i * step.to_stride + j] = step.from == nullptr ? sum : step.from[i * step.from_stride + j] + sum;
-    }
-  }
-}
-
-template <int rows>
-void EmulatedTile(const TileStep& step) {
-  HWY_ALIGN float block[rows * emulated_panel];
-  TileStep aside = step;
-  aside.from = nullptr;
-  aside.to = block;
-  aside.to_stride = emulated_panel;
-  {
-    const FlushedDenormals flushed;
-    EmulatedRows(aside, rows);
-  }
-  AddBlock(step, rows, block);
-}
-
-template <int... counts>
-Microkernel EmulatedKernels(std::integer_sequence<int, counts...>) {
-  return {.rows = static_cast<int>(sizeof...(counts)),
-          .columns = static_cast<int>(emulated_panel),
-          .of_rows = {nullptr, &EmulatedTile<counts + 1>...}};
-}
-
-Microkernel EmulatedPairKernels() { return EmulatedKernels(std::make_integer_sequence<int, 14>()); }
-
-// Sums of 16 words at a time, while denormals count as zero.
-HWY_NOINLINE void EmulatedAmxRows(const TileStep& step) {
+// Sums of 16 words at a time.
+HWY_NOINLINE void EmulatedAmxRows(TileStep step) {
   const hn::CappedTag<float, 16> d;
   using V = hn::Vec<decltype(d)>;
   constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 16>()), together = 16;
@@ -149,23 +118,34 @@ HWY_NOINLINE void EmulatedAmxRows(const TileStep& step) {
   }
 }
 
-void EmulatedAmxTile(const TileStep& step) {
+template <void (*sum_rows)(TileStep)>
+void EmulatedTile(const TileStep& step) {
   HWY_ALIGN float block[Microkernel::most_rows * emulated_panel];
   TileStep aside = step;
+  aside.from = nullptr;
   aside.to = block;
   aside.to_stride = emulated_panel;
   {
     const FlushedDenormals flushed;
-    EmulatedAmxRows(aside);
+    sum_rows(aside);
   }
-  AddBlock(step, step.rows, block);
+  for (std::int64_t i = 0; i < step.rows; ++i) {
+    for (std::int64_t j = 0; j < emulated_panel; ++j) {
+      const float sum = block[i * emulated_panel + j];
+      step.to[i * step.to_stride + j] = step.from == nullptr ? sum : step.from[i * step.from_stride + j] + sum;
+    }
+  }
 }
 
-Microkernel EmulatedAmxKernels() {
-  Microkernel kernels{.rows = 32, .columns = static_cast<int>(emulated_panel), .of_rows = {}};
-  kernels.of_rows.fill(&EmulatedAmxTile);
+template <void (*sum_rows)(TileStep)>
+Microkernel EmulatedKernels(int rows) {
+  Microkernel kernels{.rows = rows, .columns = static_cast<int>(emulated_panel), .of_rows = {}};
+  kernels.of_rows.fill(&EmulatedTile<sum_rows>);
   return kernels;
 }
+
+Microkernel EmulatedPairKernels() { return EmulatedKernels<&EmulatedPairRows>(14); }
+Microkernel EmulatedAmxKernels() { return EmulatedKernels<&EmulatedAmxRows>(32); }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

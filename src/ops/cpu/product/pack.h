@@ -36,7 +36,7 @@ struct Packing {
   void (*transposed)(const PackSource& source, std::int64_t panel, float* to);
   /// No panels: element (k, column) goes to to[k * to_stride + column]. Words are of two columns, of a bf16 source.
   void (*rows)(const PackSource& source, std::int64_t to_stride, float* to);
-  /// Of words alone, at most k_block: the word of k and k + 1 of a column goes to to[column * to_stride + k / 2].
+  /// Columns become rows, for words alone and at most k_block: the word of k and k + 1 goes to to[column * to_stride + k / 2].
   void (*turned)(const PackSource& source, std::int64_t to_stride, float* to) = nullptr;
 };
 

@@ -25,8 +25,8 @@ enum class Bf16Way : std::uint8_t {
   widened,
   pairs,           ///< by the instruction
   emulated_pairs,  ///< the same bits without it
-  amx,
-  emulated_amx,
+  amx,             ///< by the instruction
+  emulated_amx,    ///< the same bits without it
 };
 /// The way of an order: without the instruction among `isa` it is emulated.
 Bf16Way way_of(Bf16Order order, Isa isa);

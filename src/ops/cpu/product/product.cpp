@@ -13,7 +13,7 @@ namespace lockstep::ops::cpu {
 namespace {
 
 constexpr std::int64_t edge_floats = 16 * 64;
-// Of a strip of A in rows of words of two: rows do not lie a power of two apart.
+// Words from a row of a copied strip of A to the next, where the kernel reads rows: no power of two, which crowds a cache.
 constexpr std::int64_t strip_row = k_block / 2 + 16;
 constexpr std::int64_t worker_floats = Workspace::b + Workspace::strip + Workspace::sums + edge_floats;
 
@@ -335,22 +335,21 @@ void Product::run_block(const ProductTask& task, const BlockStep& step, const Sc
       if (columns == panel || !step.exact) {
         by.kernel.of_rows[static_cast<std::size_t>(count)](tile);
       } else {
-        run_ragged(by.kernel, tile, count, columns, scratch);
+        run_ragged(by.kernel, tile, columns, scratch);
       }
     }
   }
 }
 
 // The last panel of C itself: a whole panel is computed aside, and only its real columns touch C.
-void Product::run_ragged(const Microkernel& kernel, const TileStep& step, std::int64_t rows, std::int64_t columns,
-                         const Scratch& scratch) {
+void Product::run_ragged(const Microkernel& kernel, const TileStep& step, std::int64_t columns, const Scratch& scratch) {
   TileStep aside = step;
   aside.from = nullptr;
   aside.to = scratch.edge;
   aside.to_stride = kernel.columns;
   aside.stream = false;
-  kernel.of_rows[static_cast<std::size_t>(rows)](aside);
-  for (std::int64_t i = 0; i < rows; ++i) {
+  kernel.of_rows[static_cast<std::size_t>(step.rows)](aside);
+  for (std::int64_t i = 0; i < step.rows; ++i) {
     const float* block = scratch.edge + i * kernel.columns;
     for (std::int64_t j = 0; j < columns; ++j) {
       const float before = step.from == nullptr ? 0.0F : step.from[i * step.from_stride + j];

@@ -102,7 +102,7 @@ class Product {
   struct Way {
     Microkernel kernel;
     Packing packing;
-    ThinKernel thin;         // null: few rows are as many
+    ThinKernel thin;         // null: products of few rows are made as those of many
     std::int64_t depth;      // k in a word
     bool a_in_rows = false;  // the kernel reads A in rows alone
   };
@@ -147,8 +147,7 @@ class Product {
   Strip read_a(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const;
   void run_strip(const ProductTask& task, const Area& strip, const Pass& pass, float* sums, const Scratch& scratch) const;
   void run_block(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const;
-  static void run_ragged(const Microkernel& kernel, const TileStep& step, std::int64_t rows, std::int64_t columns,
-                         const Scratch& scratch);
+  static void run_ragged(const Microkernel& kernel, const TileStep& step, std::int64_t columns, const Scratch& scratch);
   Scratch scratch_of(int worker) const;
 
   Team& team_;

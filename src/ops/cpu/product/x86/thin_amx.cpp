@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/checked.h"
 #include "ops/cpu/product/pack.h"
 #include "ops/cpu/product/thin.h"
 #include "ops/cpu/product/tiles.h"
@@ -9,7 +10,7 @@
 namespace lockstep::ops::cpu {
 namespace {
 
-constexpr std::int64_t block_words = k_block / 2, side = 16, most_rows = ThinStep::most_rows, panel = ThinStep::panel;
+constexpr std::int64_t block_words = k_block / 2, side = tile_words, most_rows = ThinStep::most_rows, panel = ThinStep::panel;
 
 // A block's words of B where they lie, or of its end with zeros behind K.
 struct Words {
@@ -17,7 +18,7 @@ struct Words {
   std::int64_t bytes;  // from a row to the next
 };
 
-std::int64_t words_in(const ThinStep& step, std::int64_t block) { return std::min(block_words, (step.k + 1) / 2 - block); }
+std::int64_t words_in(const ThinStep& step, std::int64_t block) { return std::min(block_words, div_up(step.k, 2) - block); }
 
 void store(const ThinStep& step, std::int64_t block, std::int64_t row, std::int64_t column, float sum) {
   float& to = step.to[row * panel + column];
@@ -38,7 +39,7 @@ class Rows {
   }
 
   void run() {
-    for (std::int64_t block = 0; block < (step_.k + 1) / 2; block += block_words) {
+    for (std::int64_t block = 0; block < div_up(step_.k, 2); block += block_words) {
       const std::int64_t count = words_in(step_, block);
       turn_a(block, count);
       LOCKSTEP_TILE_CLEAR("0");
@@ -54,7 +55,7 @@ class Rows {
 
  private:
   void turn_a(std::int64_t block, std::int64_t count) {
-    for (std::int64_t word = 0; word < (count + side - 1) / side * side; ++word)
+    for (std::int64_t word = 0; word < round_up(count, side); ++word)
       for (std::int64_t row = 0; row < step_.rows; ++row)
         a_[word * most_rows + row] = word < count ? step_.a[row * step_.a_stride + block + word] : 0.0F;
   }
