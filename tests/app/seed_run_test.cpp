@@ -82,7 +82,7 @@ std::map<std::pair<int, int>, double> curve_in(const std::filesystem::path& file
   return losses;
 }
 
-// WordPlay's notebook: 10.65 M parameters; bench/reference.sh trains it anew, for an hour.
+// WordPlay's notebook: 10.65 M parameters; bench/reference.sh trains it anew, for some five hours of one core.
 TEST(ReferenceCurve, OfWordPlaysModelIsWithinATenthOfThePublishedOne) {
   if (!std::filesystem::exists("bench/reference-char.csv")) GTEST_SKIP() << "run from the source folder";
   const auto published = curve_in("bench/reference-char.csv"), here = curve_in("docs/reference-runs/char.csv");
@@ -94,7 +94,7 @@ TEST(ReferenceCurve, OfWordPlaysModelIsWithinATenthOfThePublishedOne) {
     EXPECT_NEAR(own->second, loss, 0.1) << "step " << place.first;
     ++compared;
   }
-  EXPECT_GE(compared, 8);
+  EXPECT_GE(compared, 20);
 }
 
 // The program that is tested here goes the way that the kept curve went.
