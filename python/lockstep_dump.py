@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import json
 import struct
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -95,6 +97,19 @@ def assembled(parts: Sequence[Part]) -> Dict[str, torch.Tensor]:
     return found
 
 
+def packed(positions: torch.Tensor) -> torch.Tensor:
+    """Documents, as transformers finds them where there is no mask: each begins where positions do not go on (masking_utils.py,
+    find_packed_sequence_indices)."""
+    return (torch.diff(positions, prepend=positions[:, :1] - 1, dim=1) != 1).cumsum(1)
+
+
+def scaled(before: torch.Tensor, now: torch.Tensor) -> bool:
+    """Whether clipping may have made these of those: by one factor of at most 1."""
+    before, now = before.double().flatten(), now.double().flatten()
+    factor = float(before @ now) / max(float(before @ before), 1e-300)
+    return 0 <= factor < 1.01 and float((now - factor * before).norm()) <= 0.01 * float(now.norm())
+
+
 def tokens_of(batch: Any) -> Dict[str, torch.Tensor]:
     """Tokens and targets, a row each sample."""
     if isinstance(batch, (list, tuple)) and len(batch) > 0 and not torch.is_tensor(batch[0]):
@@ -109,11 +124,15 @@ def tokens_of(batch: Any) -> Dict[str, torch.Tensor]:
         mask = batch.get("attention_mask")
         if mask is not None and not bool((mask[:, 1:] <= mask[:, :-1]).all()):
             raise ValueError("attention_mask hides tokens before others: pad on the right, or leave the mask out")
+        if mask is not None and not bool(mask.all()):
+            found["documents"] = mask.to(torch.int64) - 1  # -1: padding
         if batch.get("labels") is not None:
             labels = batch["labels"]
             found["targets"] = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], -100)], dim=1)
         if batch.get("position_ids") is not None:
             found["positions"] = batch["position_ids"].expand(batch["input_ids"].shape)
+            if mask is None and bool(packed(found["positions"]).any()):
+                found["documents"] = packed(found["positions"])
     return {name: value.detach().to("cpu", torch.int64).contiguous().clone() for name, value in found.items()}
 
 
@@ -176,6 +195,8 @@ class Step:
         while any(hasattr(self.model, wrapper[:-1]) for wrapper in WRAPPERS):
             self.model = next(getattr(self.model, wrapper[:-1]) for wrapper in WRAPPERS if hasattr(self.model, wrapper[:-1]))
         self.names = names_of(self.model)
+        if self.names.config.get("tie_word_embeddings") and len({id(one) for one in self.ends()}) > 1:
+            warnings.warn("the config ties the head to the token table, but the model has two matrices (tie_weights() ties them)")
         self.parameters = {plain_name(name): parameter for name, parameter in self.model.named_parameters()}
         tensor_rank = (self.coordinates.get("tp", 0), int(self.facts.get("tp", 1)))
         for name, parameter in self.parameters.items():
@@ -186,7 +207,7 @@ class Step:
         self.losses: List[torch.Tensor] = []
         self.passes = 0
         self.norms: List[torch.Tensor] = []
-        self.dtype, self.clipped = torch.float32, False
+        self.dtype, self.clipped, self.watched, self.other_weights = torch.float32, False, False, False
         self.rows(tokens_of(batch))
         self.write_model()
         self.hooks = contextlib.ExitStack()
@@ -217,11 +238,28 @@ class Step:
 
     def gradients(self) -> None:
         """Takes the gradients as they are now. Without this they are those that torch.nn.utils or the optimizer gets."""
-        if not any(name.startswith("gradient.") for name in self.tensors):
+        if not self.taken():
             for name, parameter in self.parameters.items():
                 gradient = parameter.grad if parameter.grad is not None else getattr(parameter, "main_grad", None)
-                if gradient is not None:
-                    self.take("gradient", name, gradient)
+                if gradient is not None or parameter.requires_grad:  # what has none is not changed: it is zero
+                    self.take("gradient", name, torch.zeros_like(parameter) if gradient is None else gradient)
+
+    def taken(self) -> Dict[str, torch.Tensor]:
+        return {name: tensor for name, tensor in self.tensors.items() if name.startswith("gradient.")}
+
+    def take_again(self) -> None:
+        """Takes the gradients that the optimizer gets, where more than clipping has changed them since they were taken for it."""
+        first, self.tensors = self.taken(), {name: one for name, one in self.tensors.items() if not name.startswith("gradient.")}
+        self.gradients()
+        if all(scaled(tensor, self.tensors[name]) for name, tensor in first.items()):
+            self.tensors.update(first)
+        else:
+            self.norms = []
+
+    def ends(self) -> List[torch.Tensor]:
+        """The weights of the token table and the head, where the model says which they are."""
+        found = [getattr(self.model, name, lambda: None)() for name in ("get_input_embeddings", "get_output_embeddings")]
+        return [module.weight for module in found if hasattr(module, "weight")]
 
     @property
     def file(self) -> str:
@@ -265,6 +303,7 @@ class Step:
         if any(self.gathered(any(word in self.coordinates for word in ("tp", "pp")))):
             again = any(self.coordinates.get(word, 0) > 0 for word in ("dp", "cp"))
             parts = [part for some in self.gathered([] if again else parts) for part in some]
+        self.compare_weights()
         self.path.mkdir(parents=True, exist_ok=True)
         if self.rank == 0:
             weights = assembled(parts)
@@ -272,6 +311,18 @@ class Step:
             (self.path / "model").mkdir(exist_ok=True)
             write_safetensors(self.path / "model/model.safetensors", weights)
             (self.path / "model/config.json").write_text(json.dumps(self.names.config, default=str))
+
+    def compare_weights(self) -> None:
+        """Whether this rank begins with the weights of the first one that has the same part of them."""
+        if any(hasattr(parameter, "full_tensor") for parameter in self.parameters.values()):
+            return
+        digest = hashlib.sha256()
+        for parameter in self.parameters.values():
+            tensor = parameter.detach().cpu().contiguous()
+            digest.update(ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()))
+        mine = [self.coordinates.get(word, 0) for word in ("tp", "pp")]
+        same = [one for place, one in self.gathered((mine, digest.hexdigest())) if place == mine]
+        self.other_weights = same[0] != digest.hexdigest()
 
     def columns_of(self, module: torch.nn.Module, name: str, width: int) -> Any:
         """The columns of what a module puts out whose weight's rows tensor ranks divide."""
@@ -315,6 +366,7 @@ class Step:
             return
 
         def watched(tensors: Any, *args: Any, **more: Any) -> torch.Tensor:
+            self.watched = self.watched or not self.taken()
             self.gradients()
             norm = total(tensors, *args, **more)
             self.norms.append(whole(norm).float().reshape(()))
@@ -337,7 +389,9 @@ class Step:
                     self.take(f"{when}.{kind}", name, value)
 
     def before_update(self) -> None:
-        self.clipped = not any(name.startswith("gradient.") for name in self.tensors) and "clip" in self.facts
+        self.clipped = not self.taken() and "clip" in self.facts
+        if self.watched:
+            self.take_again()
         self.gradients()
         self.take_slots("slot_before")
 
@@ -363,7 +417,7 @@ class Step:
         facts.update(learning_rate=float(first["lr"]), betas=[float(beta) for beta in first["betas"]], eps=float(first["eps"]))
         decays = [(parameter.dim(), float(group["weight_decay"])) for group in groups for parameter in group["params"]]
         decay = max(one for _, one in decays)
-        if any(all(one == (decay if dims > least else 0) for dims, one in decays) for least in (0, 1)):
+        if "decay" in self.facts or any(all(one == (decay if dims > least else 0) for dims, one in decays) for least in (0, 1)):
             facts["weight_decay"] = decay
             if decay > 0 and "AdamW" not in kinds and not first.get("decoupled_weight_decay"):
                 facts["decay_in_gradient"] = True
@@ -386,6 +440,14 @@ class Step:
             count, first = len(self.losses), self.coordinates.get("dp", 0)
             self.put("rank_loss", torch.cat(self.losses), [[first * count, (first + 1) * count]] if self.coordinates else None)
         known: Dict[str, Any] = {**self.seen(), **self.facts, **({"coordinates": self.coordinates} if self.coordinates else {})}
+        known["frozen"] = [
+            published
+            for name, parameter in self.parameters.items()
+            if not parameter.requires_grad
+            for published, _, _ in self.names.parts(name, *local(parameter))
+        ]
+        if self.other_weights:
+            known["other_weights"] = True
         known["slices"] = {name: slices for name, slices in self.slices.items() if name in self.tensors}
         (self.path / self.file).with_suffix(".json").write_text(json.dumps(known, indent=1))
         write_safetensors(self.path / self.file, self.tensors)

@@ -85,6 +85,8 @@ TEST_F(AgainstDump, AFileThatEndsEarly) {
 TEST_F(AgainstDump, ARankWithoutAFile) {
   json_.set("coordinates", Json::Object{{"dp", 0}});
   json_.set("slices", Json::Object{{"tokens", Json::Array{Json::Array{4, 8}, Json::Array{0, 12}}}});
+  expect_refusal("the dump has 1 ranks' files, but the step had 2 ranks: dp 2 x tp 1 x cp 1 x pp 1");
+  json_.set("dp", 1);
   expect_refusal("tokens: the ranks' files do not have all of it");
 }
 
@@ -103,6 +105,9 @@ TEST_F(AgainstDump, FactsThatAreNotKnown) {
   json_ = step_.json();
   json_.set("dp", 1.5);
   expect_refusal("\"dp\" is 1.5, but must be a whole number of at least 1");
+  json_ = step_.json();
+  json_.set("frozen", "lm_head.weight");
+  expect_refusal("\"frozen\" must be a list of parameters' names");
 }
 
 TEST_F(AgainstDump, SlicesThatDoNotFit) {
@@ -128,7 +133,7 @@ TEST_F(AgainstDump, RanksThatContradict) {
   EXPECT_NE(refusal(folder_.path()).find("tokens: two ranks have another one at [0, 2]"), std::string::npos);
   json_.set("learning_rate", 5);
   io::replace_file(folder_ / "b.json", json_.dump());
-  EXPECT_NE(refusal(folder_.path()).find("b.json: it says other facts than"), std::string::npos);
+  EXPECT_NE(refusal(folder_.path()).find("b.json: it says another \"learning_rate\" (5 and not 0.001) than"), std::string::npos);
 }
 
 TEST_F(AgainstDump, WhatIsNotGivenIsNotJudged) {

@@ -124,8 +124,11 @@ class MadeStep {
     for (const auto& [name, meaning] : known.parameters()) {
       const Values zeros(gradients[name].size()), before = meaning.published((*right.question.weights)[meaning.index]);
       const double own = c.update.clip == Clip::by_tensor ? norm_of({{name, gradients[name]}}, right, known) : norm;
-      const double factor = c.update.clip == Clip::none ? 1 : clip_factor(own, c.facts);
-      const After after = update({before, gradients[name], zeros, zeros, meaning.decays}, c.facts, c.update, factor);
+      const bool whole = c.update.clip == Clip::none || c.update.clip == Clip::by_element;
+      const double factor = whole ? 1 : clip_factor(own, c.facts), most = c.facts.clip;
+      Values gradient = gradients[name];
+      for (double& one : gradient) one = c.update.clip == Clip::by_element ? std::clamp(one, -most, most) : one;
+      const After after = update({before, gradient, zeros, zeros, meaning.decays}, c.facts, c.update, factor);
       all["slot.exp_avg." + name] = {"F32", meaning.shape, after.exp_avg};
       all["slot.exp_avg_sq." + name] = {"F32", meaning.shape, after.exp_avg_sq};
       all["weight." + name] = {"F32", meaning.shape, after.weights};
@@ -166,10 +169,11 @@ class MadeStep {
     return members;
   }
 
-  Judgement judged(const Tensors& tensors) const {
+  Judgement judged(const Tensors& tensors) const { return judged(tensors, json()); }
+  static Judgement judged(const Tensors& tensors, const Json& json) {
     const TempFolder folder;
     write_tensors(folder / "step.safetensors", tensors);
-    io::replace_file(folder / "step.json", json().dump());
+    io::replace_file(folder / "step.json", json.dump());
     return judged(folder.path());
   }
   static Judgement judged(const io::Path& folder) {

@@ -188,8 +188,104 @@ TEST(Against, OtherTokensAndDropoutAreSeenBehindTheEmbedding) {
   EXPECT_EQ(words_of(dropout).front(), "dropout");
 }
 
+/// The right gradients of the rows for which `takes` holds.
+std::map<std::string, Values> gradients_of(const MadeStep& step, const std::function<bool(std::int64_t)>& takes) {
+  Question part = step.right.question;
+  for (std::int64_t i = 0; i < std::ssize(part.shares); ++i) {
+    if (!takes(i / part.batch.columns)) part.shares[static_cast<std::size_t>(i)] = 0;
+  }
+  const Walked walked = walk(part);
+  std::map<std::string, Values> gradients;
+  const Names names = step.names();
+  for (const auto& [name, meaning] : names.parameters()) gradients[name] = meaning.published(walked.gradients[meaning.index]);
+  return gradients;
+}
+void clip(const MadeStep& step, std::map<std::string, Values>& gradients) {
+  const double factor = clip_factor(MadeStep::norm_of(gradients, step.right, step.names()), step.right.facts);
+  for (auto& [name, values] : gradients) {
+    for (double& value : values) value *= factor;
+  }
+}
+
+TEST(Against, AGradientThatIsClippedBeforeItIsWholeIsNamed) {
+  MadeStep step("gpt2");  // rows 0 and 1 are dp rank 0's, each a micro-batch
+  step.right.facts.clip = 0.05;
+  const std::map<std::string, std::function<void(std::map<std::string, Values>&)>> programs{
+      {"clipped-by-rank",
+       [&](auto& sum) {
+         for (const std::int64_t rank : {0, 1}) {
+           auto part = gradients_of(step, [=](std::int64_t row) { return row / 2 == rank; });
+           clip(step, part);
+           for (auto& [name, values] : part) std::ranges::transform(values, sum[name], sum[name].begin(), std::plus<>());
+         }
+       }},
+      {"clipped-so-far", [&](auto& sum) {
+         for (const std::int64_t micro : {0, 1}) {
+           auto part = gradients_of(step, [=](std::int64_t row) { return row % 2 == micro; });
+           for (auto& [name, values] : part) std::ranges::transform(values, sum[name], sum[name].begin(), std::plus<>());
+           clip(step, sum);
+         }
+       }}};
+  for (const auto& [word, program] : programs) {
+    std::map<std::string, Values> sum = gradients_of(step, [](std::int64_t) { return false; });
+    program(sum);
+    Tensors tensors = step.tensors(step.right);
+    std::erase_if(tensors, [](const auto& one) {
+      return one.first == "norm" || one.first.starts_with("slot") || one.first.starts_with("weight");
+    });
+    for (const auto& [name, values] : sum) tensors.at("gradient." + name).values = values;
+    EXPECT_EQ(words_of(step.judged(tensors)), std::vector<std::string>{word});
+  }
+}
+
+TEST(Against, FrozenParametersAreNeitherInTheNormNorChanged) {
+  const MadeStep step("llama_tied");
+  const std::string frozen = "model.layers.0.mlp.up_proj.weight";
+  auto gradients = gradients_of(step, [](std::int64_t) { return true; });
+  gradients.erase(frozen);
+  const double norm = MadeStep::norm_of(gradients, step.right, step.names());
+  Tensors tensors = step.tensors(step.right);
+  const Names names = step.names();
+  for (const auto& [name, values] : gradients) {
+    const ParameterMeaning& meaning = *names.parameter(name);
+    const Values zeros(values.size()), before = meaning.published((*step.right.question.weights)[meaning.index]);
+    const After after =
+        update({before, values, zeros, zeros, meaning.decays}, step.right.facts, {}, clip_factor(norm, step.right.facts));
+    tensors["slot.exp_avg." + name].values = after.exp_avg;
+    tensors["slot.exp_avg_sq." + name].values = after.exp_avg_sq;
+    tensors["weight." + name].values = after.weights;
+  }
+  tensors["norm"].values = {norm};
+  for (const char* kind : {"gradient.", "slot.exp_avg.", "slot.exp_avg_sq."}) tensors.erase(kind + frozen);
+  const ParameterMeaning& meaning = *names.parameter(frozen);
+  Values& weights = tensors["weight." + frozen].values;
+  weights = meaning.published((*step.right.question.weights)[meaning.index]);
+  Json json = step.json();
+  json.set("frozen", Json::Array{frozen});
+  EXPECT_EQ(first_wrong(MadeStep::judged(tensors, json)), "");
+  weights[3] += 0.01;
+  EXPECT_EQ(first_wrong(MadeStep::judged(tensors, json)), "weight." + frozen);
+}
+
+TEST(Against, WhatComesOutAtPaddingIsNotJudged) {
+  MadeStep step("llama");
+  std::vector<std::int64_t>& documents = step.right.question.batch.documents;
+  for (std::size_t i = 0; i < documents.size(); ++i) documents[i] = i % 12 < 9 ? 0 : -1;
+  std::vector<std::int64_t>& targets = step.right.question.batch.targets;
+  for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = i % 12 < 8 ? targets[i] : -100;
+  share_alike(step.right.question);
+  Tensors tensors = step.tensors(step.right);
+  const std::string module = "activation.model.layers.0";
+  Written& activation = tensors.at(module);
+  const auto width = static_cast<std::size_t>(activation.shape.back());
+  activation.values[width * 10] += 7;
+  EXPECT_EQ(first_wrong(step.judged(tensors)), "");
+  activation.values[width * 8] += 7;
+  EXPECT_EQ(first_wrong(step.judged(tensors)), module);
+}
+
 // Rank r's file has the samples of rank r, and whole gradients.
-void write_rank(const MadeStep& step, const TempFolder& folder, std::int64_t rank, Tensors tensors) {
+void write_rank(const MadeStep& step, const TempFolder& folder, std::int64_t rank, Tensors tensors, bool other = false) {
   Json::Object slices;
   for (auto& [name, tensor] : tensors) {
     if (name != "tokens" && name != "targets" && !name.starts_with("activation.")) continue;
@@ -203,6 +299,7 @@ void write_rank(const MadeStep& step, const TempFolder& folder, std::int64_t ran
   Json json = step.json();
   json.set("coordinates", Json::Object{{"dp", rank}});
   json.set("slices", std::move(slices));
+  if (other) json.set("other_weights", true);
   tensors.erase("loss");
   write_tensors(folder / fmt::format("rank-{}.safetensors", rank), tensors);
   io::replace_file(folder / fmt::format("rank-{}.json", rank), json.dump());
@@ -222,6 +319,18 @@ TEST(Against, RanksAreJudgedOneByOne) {
   ASSERT_EQ(words_of(judgement).front(), "one-rank");
   EXPECT_NE(judgement.faults.front().causes.front().sentence.find("each rank its own"), std::string::npos);
   EXPECT_EQ(judgement.faults.front().wrong.front().rank, "dp=0");
+}
+
+TEST(Against, ARankThatBeginsWithOtherWeightsIsNamed) {
+  const MadeStep step("llama");
+  const TempFolder folder;
+  write_rank(step, folder, 0, step.tensors(step.right));
+  Case other = step.right;
+  auto weights = std::make_shared<std::vector<Values>>(*other.question.weights);
+  weights->front().front() += 0.5;
+  other.question.weights = weights;
+  write_rank(step, folder, 1, step.tensors(other), true);
+  EXPECT_EQ(words_of(MadeStep::judged(folder.path())).front(), "other-weights");
 }
 
 }  // namespace

@@ -106,6 +106,7 @@ class GPT(nn.Module):
         if targets is None:
             return logits, None
         padded = F.pad(logits, (0, 3)) if self.bug == "padded-softmax" else logits
+        padded = padded.softmax(-1) if self.bug == "softmax-twice" else padded
         loss = F.cross_entropy(padded.flatten(0, 1).float(), targets.flatten(), ignore_index=-100, reduction=reduction,
                                label_smoothing=0.1 if self.bug == "label-smoothing" else 0.0)
         if self.bug == "z-loss":
@@ -139,20 +140,24 @@ class BadAdamW(torch.optim.AdamW):
                     state.update(step=torch.tensor(0.0), exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p))
                 state["step"] += 1
                 gradient = p.grad
+                keep = 1 - group["lr"] * group["weight_decay"]
                 if self.bug == "decay-in-gradient":
                     gradient = gradient + group["weight_decay"] * p
                 elif self.bug == "decay-without-rate":
                     p.mul_(1 - group["weight_decay"])
-                elif self.bug != "no-decay":
-                    p.mul_(1 - group["lr"] * group["weight_decay"])
+                elif self.bug not in ("no-decay", "decay-behind"):
+                    p.mul_(keep)
                 state["exp_avg"].lerp_(gradient, 1 - beta1)
                 state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
                 count = int(state["step"]) + (1 if self.bug == "correction-off-by-one" else 0)
                 first, second = (1, 1) if self.bug == "not-corrected" else (1 - beta1**count, 1 - beta2**count)
+                first = 1 if self.bug == "mean-not-corrected" else first
                 p.addcdiv_(state["exp_avg"] / first, (state["exp_avg_sq"] / second).sqrt() + group["eps"], value=-group["lr"])
+                if self.bug == "decay-behind":
+                    p.mul_(keep)
 
 
-UPDATE_BUGS = ("decay-in-gradient", "decay-without-rate", "no-decay", "correction-off-by-one", "not-corrected")
+UPDATE_BUGS = ("decay-in-gradient", "decay-without-rate", "no-decay", "correction-off-by-one", "not-corrected", "decay-behind", "mean-not-corrected")
 
 
 def accumulate(model, tokens, targets, bug, micro=2, taught=None):
@@ -170,6 +175,8 @@ def accumulate(model, tokens, targets, bug, micro=2, taught=None):
         loss = model(x, y)[1]
         if bug == "micro-batch-means":
             loss = loss / micro
+        elif bug == "micro-batch-means-added":
+            pass
         elif bug == "padding-counted":
             loss = loss * count / tokens.numel()
         else:
@@ -179,6 +186,8 @@ def accumulate(model, tokens, targets, bug, micro=2, taught=None):
         if bug == "micro-batch-lost" and i == 0:
             loss = loss * 0
         loss.backward()
+        if bug == "clipped-so-far" or (bug == "clipped-before-last" and i + 2 == micro):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
 
 
 def train(model, optimizer, batch, folder, bug="", steps=2, clip=0.5, passes=accumulate, autocast=None, **known):
@@ -200,7 +209,7 @@ def train(model, optimizer, batch, folder, bug="", steps=2, clip=0.5, passes=acc
             list(model.parameters())[5].grad.zero_()
         if bug in ("not-clipped", "clipped-by-tensor") and recorder:
             recorder.norm(torch.nn.utils.get_total_norm([p.grad for p in model.parameters()]))
-        if bug == "not-clipped":
+        if bug in ("not-clipped", "clipped-before-last", "clipped-by-rank"):
             pass
         elif bug == "clipped-by-tensor":
             for parameter in model.parameters():

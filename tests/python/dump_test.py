@@ -17,6 +17,23 @@ from torch import nn
 BUCKET = "transformer.h.1.mlp.c_fc.weight"
 
 
+def reduced_by_hand(folder, bug=""):
+    """The first step on two ranks that add their gradients themselves."""
+    torch.manual_seed(3 + (dist.get_rank() if bug == "other-weights" else 0))
+    model = GPT()
+    taught = int((data()[1] >= 0).sum())
+
+    def passes(model, tokens, targets, _bug):
+        (model(tokens, targets)[1] * int((targets >= 0).sum()) / taught).backward()
+        if bug == "clipped-by-rank":
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.2)
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+
+    batch = tuple(part.chunk(2)[dist.get_rank()].contiguous() for part in data())
+    train(model, optimizer_of(model), batch, folder, bug, 1, passes=passes)
+
+
 def wrapped(folder, kind, bug="", steps=2):
     """A step under DistributedDataParallel or FSDP2, on two ranks."""
     torch.manual_seed(3)
@@ -75,6 +92,13 @@ class Right(Case):
             one_process(self.place(str(number)), **how)
             self.agrees()
 
+    def test_frozen_parameters(self):
+        torch.manual_seed(3)
+        model = GPT()
+        model.transformer.h[0].requires_grad_(False)
+        train(model, optimizer_of(model), data(), self.folder, micro_batches=2)
+        self.agrees()
+
     def test_adam_whose_decay_is_in_the_gradient(self):
         for steps in (1, 2):
             one_process(self.place(str(steps)), "decay-in-gradient", steps=steps, decay_in_gradient=True)
@@ -87,12 +111,13 @@ class Right(Case):
 
 class Bugs(Case):
     def test_of_one_process(self):
-        few = ["micro-batch-means", "sees-next", "activation", "decay-on-all", "not-corrected", "gradients-not-zeroed"]
+        few = ["micro-batch-means", "clipped-so-far", "sees-next", "activation", "decay-on-all", "not-corrected", "gradients-not-zeroed"]
         more = ["no-mask", "scores-by-width", "times-micro-batches", "padding-counted", "prompt-taught", "labels-shifted-twice"]
         more += ["micro-batch-lost", "padded-softmax", "positions-from-1", "norm-epsilon", "gradient-lost", "not-clipped"]
         more += ["clipped-by-tensor", "decay-in-gradient", "decay-without-rate", "no-decay", "correction-off-by-one"]
         more += ["gradient-of-step-before", "block-left-out", "residual-left-out", "positions-left-out", "final-norm-left-out"]
-        more += ["label-smoothing", "z-loss"]
+        more += ["label-smoothing", "z-loss", "softmax-twice", "micro-batch-means-added", "clipped-before-last", "decay-behind"]
+        more += ["mean-not-corrected"]
         for bug in few + (more if ALL else []):
             with self.subTest(bug):
                 one_process(self.place(bug), bug)
@@ -119,6 +144,8 @@ class TwoRanks(Case):
         bugs = ["rank-means", "one-rank-scaled", "last-not-reduced"] + (["times-dp", "over-dp", "bucket-left-out"] if ALL else [])
         jobs = [(wrapped, {"folder": self.place(kind), "kind": kind}) for kind in right]
         jobs += [(wrapped, {"folder": self.place(bug), "kind": "ddp", "bug": bug, "steps": 1}) for bug in bugs]
+        by_hand = ["", "clipped-by-rank", "other-weights"]
+        jobs += [(reduced_by_hand, {"folder": self.place(f"by-hand-{bug}"), "bug": bug}) for bug in by_hand]
         jobs += [(wrapped, {"folder": self.place("drifted"), "kind": "ddp", "bug": drifted})]
         on_ranks(2, jobs)
         for kind in right:
@@ -131,6 +158,10 @@ class TwoRanks(Case):
                 said = self.named({"bucket-left-out": "one-rank-scaled"}.get(bug, bug))
                 if bug == "bucket-left-out":
                     self.assertEqual({one["tensor"] for one in said["wrong"]}, {f"gradient.{BUCKET}"})
+        for bug in by_hand:
+            with self.subTest(f"by hand {bug}"):
+                self.place(f"by-hand-{bug}")
+                self.named(bug) if bug else self.agrees()
         with self.subTest("ranks that drifted apart are told"):
             said = verdict(self.place("drifted"))
             self.assertFalse(said["agrees"])
@@ -168,6 +199,24 @@ class Transformers(Case):
             optimizer.step()
             said = self.agrees()
             self.assertIn("weight decay acts on", " ".join(said["remarks"]), name)
+
+    def test_padded_and_packed_samples_agree(self):
+        torch.manual_seed(4)
+        tokens, _ = data()
+        mask = torch.ones_like(tokens)
+        mask[1, -3:] = mask[2, -6:] = 0
+        places = torch.cat([torch.arange(7), torch.arange(tokens.shape[1] - 7)]).expand(tokens.shape)
+        apart = tokens.clone()
+        apart[:, 7] = -100
+        for kind, more in {"padded": {"labels": tokens.masked_fill(mask == 0, -100), "attention_mask": mask},
+                           "packed": {"labels": apart, "position_ids": places}}.items():
+            for name, model in self.models().items():
+                optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+                batch = {"input_ids": tokens, **more}
+                lockstep_dump.step(model, batch, optimizer, self.place(f"{kind}-{name}"))
+                model(**batch, use_cache=False).loss.backward()
+                optimizer.step()
+                self.agrees()
 
     def test_labels_that_the_program_shifted_too(self):
         torch.manual_seed(4)

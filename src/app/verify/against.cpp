@@ -84,8 +84,10 @@ void say(Answer& answer, const Judgement& judgement, const Step& step) {
   }
   const bool agrees = judgement.faults.empty();
   if (agrees) {
-    answer.say(fmt::format("agrees: {} tensors are what they should be; the farthest is off by {} of what rounding may do\n",
-                           judgement.judged, percent(judgement.worst)));
+    const std::size_t open = step.not_judged().size();
+    answer.say(fmt::format("agrees: {} tensors are what they should be; the farthest is off by {} of what rounding may do{}\n",
+                           judgement.judged, percent(judgement.worst),
+                           open == 0 ? "" : fmt::format("; {} are not judged", open)));
   }
   for (const std::string& remark : judgement.remarks) answer.say(fmt::format("note: {}\n", remark));
   const std::vector<std::string>& open = step.not_judged();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "lab/against/step.h"
@@ -16,6 +17,13 @@ constexpr double float_unit = 0x1p-24;
 bool in_rows(const OnlyPart& part, std::int64_t row, std::int64_t rows) {
   const std::int64_t size = (rows + part.parts - 1) / part.parts;
   return row / size == part.number;
+}
+
+/// The gradient itself, but where the way clips each of its elements.
+Values clipped_elements(Values gradient, const Case& changed) {
+  if (changed.update.clip != Clip::by_element) return gradient;
+  for (double& value : gradient) value = std::clamp(value, -changed.facts.clip, changed.facts.clip);
+  return gradient;
 }
 
 /// Losses by micro-batch: the mean over its targets, the sum, and its share of the step's.
@@ -34,9 +42,8 @@ void rank_losses(const Case& changed, const Walked& walked, Values& means, std::
 
 }  // namespace
 
-Evaluated Step::answers(const Case& changed, const Walked& walked, bool updates) const {
-  Evaluated evaluated{std::vector<Values>(items_.size()), std::vector<std::vector<Values>>(items_.size()),
-                      std::vector<Values>(items_.size())};
+/// By parameter that is trained.
+std::map<std::string, Values> Step::gradients_of(const Case& changed, const Walked& walked) const {
   std::map<std::string, Values> gradients;
   for (const auto& [name, parameter] : names_->parameters()) {
     if (absent_.contains(name)) continue;
@@ -44,7 +51,51 @@ Evaluated Step::answers(const Case& changed, const Walked& walked, bool updates)
     for (std::size_t i = 0; i < values.size() && changed.previous_share != 0; ++i)
       values[i] = values[i] * changed.own_share + changed.previous_gradients->at(name)[i] * changed.previous_share;
   }
-  const double factor = dump_.facts.clipped ? clip_factor(norm_of(right_, gradients), dump_.facts) : 1;
+  return gradients;
+}
+
+/// The sum of the parts' gradients, clipped before it is whole.
+std::map<std::string, Values> Step::clipped_early(const Case& changed) const {
+  const Early early = changed.early;
+  const Question& whole = changed.question;
+  const auto units = static_cast<std::int64_t>(changed.facts.dp * changed.facts.micro_batches),
+             micro = static_cast<std::int64_t>(changed.facts.micro_batches),
+             parts = early == Early::each_rank ? static_cast<std::int64_t>(changed.facts.dp) : micro;
+  std::map<std::string, Values> sum;
+  const auto multiply = [](std::map<std::string, Values>& gradients, double factor) {
+    for (auto& [name, values] : gradients) {
+      for (double& value : values) value *= factor;
+    }
+  };
+  const auto clip = [&](std::map<std::string, Values>& gradients) {
+    multiply(gradients, clip_factor(norm_of(right_, gradients), changed.facts));
+  };
+  for (std::int64_t part = 0; part < parts; ++part) {
+    Question one = whole;
+    for (std::int64_t i = 0; i < std::ssize(one.shares); ++i) {
+      const std::int64_t unit = i / whole.batch.columns * units / whole.batch.rows;
+      const bool mine = (early == Early::each_rank ? unit / micro : unit % micro) == part;
+      one.shares[static_cast<std::size_t>(i)] *= mine ? changed.early_scale : 0;
+    }
+    std::map<std::string, Values> gradients = gradients_of(changed, walk(one));
+    if (early == Early::each_rank || early == Early::each_micro_batch) clip(gradients);
+    multiply(gradients, 1 / changed.early_scale);
+    for (auto& [name, values] : gradients) {
+      Values& total = sum[name];
+      total.resize(values.size());
+      std::ranges::transform(values, total, total.begin(), std::plus<>());
+    }
+    if (early == Early::sum_so_far || (early == Early::before_last && part + 2 == parts)) clip(sum);
+  }
+  return sum;
+}
+
+Evaluated Step::answers(const Case& changed, const Walked& walked, bool updates) const {
+  Evaluated evaluated{std::vector<Values>(items_.size()), std::vector<std::vector<Values>>(items_.size()),
+                      std::vector<Values>(items_.size())};
+  const std::map<std::string, Values> gradients =
+      changed.early == Early::no ? gradients_of(changed, walked) : clipped_early(changed);
+  const double factor = changed.facts.clipped ? clip_factor(norm_of(right_, gradients), dump_.facts) : 1;
   for (std::size_t i = 0; i < items_.size(); ++i) {
     const Item& item = items_[i];
     if (item.kind == Kind::activation) evaluated.values[i] = published(*item.activation, walked);
@@ -67,13 +118,26 @@ Evaluated Step::answers(const Case& changed, const Walked& walked, bool updates)
   return evaluated;
 }
 
-double Step::norm_of(const Case& changed, const std::map<std::string, Values>& gradients) const {
+/// Of gradients that one rank's file has, or all of some: 0 where the way takes no norm of these.
+double Step::squares_of_files(const Case& changed) const {
+  const Clip clip = changed.update.clip;
+  if (clip != Clip::by_place && clip != Clip::all_files) return 0;
   double squares = 0;
+  std::array<std::int64_t, 4> place{};
+  place[changed.update.part_of] = changed.update.part.number;
   for (const PieceOf& of : pieces_) {
-    const std::array<std::int64_t, 4> place{0, changed.update.part.number};
-    if (changed.update.clip != Clip::by_tensor_rank || dump_.ranks[piece(of).rank].place != place) continue;
-    for (const double value : piece(of).values) squares += items_[of.item].kind == Kind::gradient ? value * value : 0;
+    if (items_[of.item].kind != Kind::gradient) continue;
+    const std::array<std::int64_t, 4>& own = dump_.ranks[piece(of).rank].place;
+    const bool copied = of.piece > 0 && items_[of.item].tensor->pieces[of.piece - 1].indices == piece(of).indices;
+    const bool mine = own == place && (changed.update.copies || !copied), first = own[dp] == 0 && own[cp] == 0;
+    if (clip == Clip::by_place ? !mine : !first) continue;
+    for (const double value : piece(of).values) squares += value * value;
   }
+  return squares;
+}
+
+double Step::norm_of(const Case& changed, const std::map<std::string, Values>& gradients) const {
+  double squares = squares_of_files(changed);
   if (squares > 0) return std::sqrt(squares);
   for (const auto& [name, values] : gradients) {
     const ParameterMeaning& parameter = *names_->parameter(name);
@@ -91,26 +155,35 @@ double Step::norm_of(const Case& changed, const std::map<std::string, Values>& g
   return std::sqrt(squares) * (changed.update.clip == Clip::before_unscaling ? changed.facts.loss_scale : 1);
 }
 
+/// Squares are added in float, of gradients as they are stored, or as they may be.
+double Step::norm_tolerance(const Item& item, double norm, const std::map<std::string, Values>& gradients, double growth) const {
+  double elements = 0, error = 0;
+  for (const auto& [name, values] : gradients) {
+    elements += static_cast<double>(values.size());
+    error += std::pow(gradient_peak_.at(name), 2) * static_cast<double>(values.size());
+  }
+  const double unit = std::max(unit_of(item.tensor->dtype), given_.empty() ? 0.0 : stored_unit_);
+  return norm * 4 * (unit + std::sqrt(elements) * float_unit) + (given_.empty() ? std::sqrt(error) * growth : 0);
+}
+
 void Step::answer_updates(const Case& changed, const std::map<std::string, Values>& gradients, Evaluated& evaluated) const {
   const bool clips = changed.update.clip != Clip::none && !(dump_.facts.clipped && !given_.empty());
   const double norm = norm_of(changed, gradients);
   for (std::size_t i = 0; i < items_.size(); ++i) {
     const Item& item = items_[i];
     if (item.kind == Kind::norm) {
-      double elements = 0, error = 0;
-      for (const auto& [name, values] : gradients) {
-        elements += static_cast<double>(values.size());
-        error += std::pow(gradient_peak_.at(name), 2) * static_cast<double>(values.size());
-      }
-      // Squares are added in float, of gradients as they are stored, or as they may be.
-      const double unit = std::max(unit_of(item.tensor->dtype), given_.empty() ? 0.0 : stored_unit_);
       evaluated.values[i] = {norm};
-      evaluated.tolerances[i] = {norm * 4 * (unit + std::sqrt(elements) * float_unit) +
-                                 (given_.empty() ? std::sqrt(error) * evaluated.growth : 0)};
+      evaluated.tolerances[i] = {norm_tolerance(item, norm, gradients, evaluated.growth)};
     }
     if (item.kind != Kind::slot && item.kind != Kind::weight) continue;
-    const Values& gradient = gradients.at(item.parameter_name);
-    double factor = clips ? clip_factor(norm, changed.facts) : 1;
+    if (dump_.frozen.contains(item.parameter_name)) {
+      evaluated.values[i] = before(*item.parameter);
+      for (const double value : evaluated.values[i])
+        evaluated.tolerances[i].push_back(unit_of(item.tensor->dtype) * std::abs(value));
+      continue;
+    }
+    const Values gradient = clipped_elements(gradients.at(item.parameter_name), changed);
+    double factor = clips && changed.update.clip != Clip::by_element ? clip_factor(norm, changed.facts) : 1;
     if (changed.update.clip == Clip::by_tensor)
       factor = clip_factor(norm_of(right_, {{item.parameter_name, gradient}}), changed.facts);
     answer_update(item, changed, gradient, factor, evaluated.growth, evaluated.values[i], evaluated.tolerances[i]);

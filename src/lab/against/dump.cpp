@@ -55,7 +55,7 @@ struct FlagKey {
 };
 constexpr std::array<FlagKey, 2> flag_keys{{{"clipped", &Facts::clipped}, {"decay_in_gradient", &Facts::decay_in_gradient}}};
 /// Members that are no facts of the step.
-constexpr std::array<std::string_view, 4> other_keys{"coordinates", "slices", "model", "system"};
+constexpr std::array<std::string_view, 6> other_keys{"coordinates", "slices", "frozen", "other_weights", "model", "system"};
 
 [[noreturn]] void refuse(const std::string& what, const std::string& problem, std::string_view remedy = page) {
   throw UserError(fmt::format("{}: {}", what, problem), std::string(remedy));
@@ -186,6 +186,42 @@ Values read_values(const io::File& file, const io::SafetensorsEntry& entry) {
   return values;
 }
 
+/// "another \"clip\": 1 and not 2" of the first fact that differs; empty: none does.
+std::string difference(const Facts& a, const Facts& b) {
+  const auto told = [](std::string_view key, const auto& mine, const auto& other) {
+    return fmt::format("another \"{}\" ({} and not {})", key, other, mine);
+  };
+  for (const NumberKey& one : number_keys) {
+    if (a.*one.fact != b.*one.fact) return told(one.key, a.*one.fact, b.*one.fact);
+  }
+  for (const WordKey& one : word_keys) {
+    if (a.*one.fact != b.*one.fact) return told(one.key, a.*one.fact, b.*one.fact);
+  }
+  for (const FlagKey& one : flag_keys) {
+    if (a.*one.fact != b.*one.fact) return told(one.key, a.*one.fact, b.*one.fact);
+  }
+  return a == b ? "" : "other \"betas\"";
+}
+
+void read_frozen(Dump& dump, const Json& json, const std::string& what) {
+  const Json* frozen = json.find("frozen");
+  if (frozen == nullptr) return;
+  const bool names = frozen->is_array() && std::ranges::all_of(frozen->array(), [](const Json& one) { return one.is_string(); });
+  if (!names) refuse(what, "\"frozen\" must be a list of parameters' names");
+  for (const Json& name : frozen->array()) dump.frozen.insert(name.string());
+}
+
+/// A rank that the facts count and no file is of.
+void check_complete(const Dump& dump) {
+  const Facts& facts = dump.facts;
+  const std::array<double, 4> sizes{facts.dp, facts.tp, facts.cp, facts.pp};
+  const double count = std::accumulate(sizes.begin(), sizes.end(), 1.0, std::multiplies<>());
+  if (dump.ranks.front().name.empty() || static_cast<double>(dump.ranks.size()) >= count) return;
+  throw UserError(fmt::format("the dump has {} ranks' files, but the step had {:.0f} ranks: dp {} x tp {} x cp {} x pp {}",
+                              dump.ranks.size(), count, facts.dp, facts.tp, facts.cp, facts.pp),
+                  "copy the files of all ranks into one folder");
+}
+
 void read_file(Dump& dump, const fs::path& path) {
   const fs::path beside = fs::path(path).replace_extension(".json");
   if (!io::exists(beside))
@@ -195,10 +231,14 @@ void read_file(Dump& dump, const fs::path& path) {
   if (!json.is_object()) refuse(beside.string(), "this is no JSON object");
   const Facts facts = facts_of(json, beside.string());
   if (dump.ranks.empty()) dump.facts = facts;
-  if (!(dump.facts == facts)) refuse(beside.string(), fmt::format("it says other facts than {}", dump.ranks.front().file));
+  if (const std::string differs = difference(dump.facts, facts); !differs.empty())
+    refuse(beside.string(), fmt::format("it says {} than {}", differs, dump.ranks.front().file), "ranks of one step do the same");
   if (const Json* model = json.find("model")) dump.model = path.parent_path() / model->string();
+  read_frozen(dump, json, beside.string());
   const std::size_t number = dump.ranks.size();
   dump.ranks.push_back(rank_of(json, beside.string()));
+  const Json* other = json.find("other_weights");
+  dump.ranks.back().other_weights = other != nullptr && other->is_bool() && other->boolean();
 
   const io::File file = io::File::open_to_read(path);
   const io::SafetensorsHeader header = io::parse_safetensors(io::read_safetensors_start(file), file.size(), path.string());
@@ -316,6 +356,7 @@ Dump read_dump(const io::Path& path) {
     if (files.size() > 1 && (dump.ranks[i].name.empty() || std::ranges::count_if(dump.ranks, same) > 1))
       refuse(dump.ranks[i].file, "each rank's file says \"coordinates\" of its own");
   }
+  check_complete(dump);
   return dump;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,7 +42,8 @@ enum Dimension : std::uint8_t { dp, tp, cp, pp, no_dimension };
 struct Rank {
   std::string file;
   std::array<std::int64_t, 4> place{};
-  std::string name;  ///< "dp=1, tp=0"; empty for a step in one file
+  std::string name;            ///< "dp=1, tp=0"; empty for a step in one file
+  bool other_weights = false;  ///< it begins with others than the first rank that should have the same
 };
 
 /// What one file has of a tensor.
@@ -69,14 +71,16 @@ struct Dump {
   Facts facts;
   std::vector<Rank> ranks;
   std::map<std::string, DumpTensor, std::less<>> tensors;
-  io::Path model;  ///< before the step, as a Hugging Face folder
+  std::set<std::string> frozen;  ///< parameters that the step does not train
+  io::Path model;                ///< before the step, as a Hugging Face folder
 };
 
 /// Reads one file, or all of a folder. Throws UserError with one sentence for each fault: files that are missing or damaged,
 /// facts that are not known or contradict, slices that do not fit, elements that are not finite.
 Dump read_dump(const io::Path& path);
 
-/// The facts of a JSON text; members of the rank's file alone ("coordinates", "slices", "model", "system") are passed over.
+/// The facts of a JSON text; members of the rank's file alone ("coordinates", "slices", "frozen", "model", ...) are passed
+/// over.
 Facts facts_of(const Json& json, const std::string& what);
 
 /// The step's samples. Throws UserError: tokens that are missing, are none of the model's, or differ between ranks.

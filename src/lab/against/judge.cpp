@@ -83,7 +83,7 @@ class Judge {
   Fault explain(const Pieces& wrong) {
     Fault fault;
     for (const std::size_t p : wrong) fault.wrong.push_back(finding(p));
-    for (const auto& special : {&Judge::flipped_bit, &Judge::other_tokens, &Judge::dropout}) {
+    for (const auto& special : {&Judge::other_weights, &Judge::flipped_bit, &Judge::other_tokens, &Judge::dropout}) {
       if (auto cause = (this->*special)(wrong)) return fault.causes.push_back(std::move(*cause)), fault;
     }
     std::vector<Trial> trials = trials_for(wrong);
@@ -157,17 +157,23 @@ class Judge {
     }
   }
 
+  /// Whether a way must explain a piece.
+  bool asks(const Way& way, const Pieces& wrong, std::size_t p) const {
+    if (way.scope == Scope::first) return step_.pieces()[p].item == step_.pieces()[wrong.front()].item;
+    return way.scope != Scope::forward || kind_of(p) <= Kind::loss;
+  }
+
   template <class Excess>
   void consider(Fault& fault, const Pieces& wrong, const Way& way, const std::string& value, const Excess& excess) const {
     Cause cause{way.word, fmt::format(fmt::runtime(way.sentence), value)};
     std::size_t explained = 0, asked = 0;
     for (const std::size_t p : wrong) {
-      if (way.scope == Scope::forward && kind_of(p) > Kind::loss) continue;
+      if (!asks(way, wrong, p)) continue;
       ++asked;
       explained += excess(p) <= 1 ? 1 : 0;
       cause.excess = std::max(cause.excess, excess(p));
     }
-    cause.rest_open = way.scope == Scope::forward;
+    cause.rest_open = way.scope == Scope::forward || way.scope == Scope::first;
     if (explained < asked || asked == 0) {
       cause.excess = asked == 0 ? 1 : 1 - static_cast<double>(explained) / static_cast<double>(asked);
       if (cause.excess < 1) fault.nearest.push_back(std::move(cause));
@@ -175,12 +181,21 @@ class Judge {
     }
     const bool update = way.scope == Scope::update;
     for (std::size_t p = 0; p < right_.size(); ++p) {
-      const bool concerned = way.scope == Scope::forward ? kind_of(p) <= Kind::loss : update == (kind_of(p) >= Kind::norm);
-      if (right_[p] > 1 || excess(p) <= 1 || !concerned) continue;
+      if (right_[p] > 1 || excess(p) <= 1 || !asks(way, wrong, p) || update != (kind_of(p) >= Kind::norm)) continue;
       for (const std::size_t one : wrong) cause.only.push_back(item_of(one).name);
       break;
     }
     fault.causes.push_back(std::move(cause));
+  }
+
+  std::optional<Cause> other_weights(const Pieces& wrong) const {
+    const Rank& rank = rank_of(wrong.front());
+    if (!rank.other_weights) return std::nullopt;
+    return Cause{"other-weights",
+                 fmt::format("{} begins with other weights than the first rank: they were not sent to all", rank.name),
+                 0,
+                 {},
+                 true};
   }
 
   /// One element alone is off, by one bit of how it is stored.

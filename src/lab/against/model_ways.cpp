@@ -1,5 +1,7 @@
 // Wrong ways to compute a model's pass, of one rank or of several.
 
+#include <fmt/format.h>
+
 #include <array>
 #include <map>
 
@@ -160,6 +162,31 @@ std::vector<Way> position_ways() {
   };
 }
 
+/// Sums over tensor ranks that are missing, everywhere or in one kind of branch.
+std::vector<Way> missing_sums() {
+  struct Row {
+    std::string_view word, where;
+    Place out, in;
+  };
+  constexpr std::array<Row, 3> rows{{{"", "", Place::block, Place::block},
+                                     {"-in-attention", " of attention", Place::attention_out, Place::qkv},
+                                     {"-in-mlp", " of the MLP", Place::down, Place::up}}};
+  std::vector<Way> ways;
+  for (const Row& row : rows) {
+    ways.push_back(by_rank(
+        tp, fmt::format("tp-sum-missing{}", row.word),
+        fmt::format("the sum{} over tensor ranks is missing: this is the part of tp rank {{}} alone", row.where),
+        [row](Case& c, double r) { c.question.ways.out_sum = tensor_part(c, r), c.question.ways.summed = row.out; },
+        row.out == Place::block ? Scope::forward : Scope::first));
+    ways.push_back(by_rank(
+        tp, fmt::format("tp-gradient-sum-missing{}", row.word),
+        fmt::format("the backward pass{} lacks the sum over tensor ranks: this is the part of tp rank {{}} alone", row.where),
+        [row](Case& c, double r) { c.question.ways.in_sum = tensor_part(c, r), c.question.ways.summed = row.in; },
+        row.in == Place::block ? Scope::step : Scope::first));
+  }
+  return ways;
+}
+
 /// The rest of the model, and sums over tensor ranks.
 std::vector<Way> other_ways() {
   const auto tied = [](const Case& c) { return when(c.question.config.tied); };
@@ -169,6 +196,9 @@ std::vector<Way> other_ways() {
       {"norm-epsilon", "the norm's epsilon is {}",
        [](const Case& c) { return others({1e-5, 1e-6, 1e-8, 1e-12}, static_cast<double>(c.question.config.norm_eps)); },
        [](Case& c, double eps) { c.question.config.norm_eps = static_cast<float>(eps); }},
+      {"gain-with-one", "norms multiply by 1 + gain, not by the gain",
+       [](const Case& c) { return when(c.question.config.norm == arch::NormKind::rmsnorm && !c.question.config.unit_offset); },
+       [](Case& c, double) { c.question.config.unit_offset = true; }},
       {"gain-without-one", "norms multiply by the gain, not by 1 + gain",
        [](const Case& c) { return when(c.question.config.unit_offset); },
        [](Case& c, double) { c.question.config.unit_offset = false; }},
@@ -191,6 +221,12 @@ std::vector<Way> other_ways() {
        [](Case& c, double) { c.question.ways.table_share = 0; }},
       {"tied-table-only", "the tied table's gradient has the embedding's part alone", tied,
        [](Case& c, double) { c.question.ways.head_share = 0; }},
+      by_rank(pp, "tied-part-of-stage", "the tied table's gradient has the part of stage {} alone: the two are not added",
+              [](Case& c, double stage) {
+                if (!c.question.config.tied) return;
+                if (stage == 0) c.question.ways.head_share = 0;
+                if (stage == c.facts.pp - 1) c.question.ways.table_share = 0;
+              }),
       {"tied-twice", "the tied table's gradient is added twice: by both stages that hold it", tied,
        [](Case& c, double) { c.question.ways.head_share = c.question.ways.table_share = 2; }},
       {"stale-weights", "the pass used the weights of the step before",
@@ -198,16 +234,12 @@ std::vector<Way> other_ways() {
        [](Case& c, double) { c.question.weights = c.previous_weights; }},
       {"bias-times-tp", "biases behind sums over tensor ranks are added {} times, once by each rank", size_of(&Facts::tp),
        [](Case& c, double n) { c.question.ways.out_bias_times = n; }},
-      by_rank(
-          tp, "tp-sum-missing", "the sum over tensor ranks is missing: this is the part of tp rank {} alone",
-          [](Case& c, double r) { c.question.ways.out_sum = tensor_part(c, r); }, Scope::forward),
       {"tp-sum-twice", "sums over tensor ranks are made twice: they are {} times too large", size_of(&Facts::tp),
        [](Case& c, double n) { c.question.ways.out_times = n; }},
       {"tp-sum-twice-and-back", "sums over tensor ranks are made twice, also in the backward pass: they are {} times too large",
        size_of(&Facts::tp), [](Case& c, double n) { c.question.ways.out_times = c.question.ways.out_slope_times = n; }},
-      by_rank(tp, "tp-gradient-sum-missing",
-              "the backward pass lacks the sum over tensor ranks: this is the part of tp rank {} alone",
-              [](Case& c, double r) { c.question.ways.in_sum = tensor_part(c, r); }),
+      {"tp-sum-twice-back", "what comes back into sums over tensor ranks is summed again: it is {} times too large",
+       size_of(&Facts::tp), [](Case& c, double n) { c.question.ways.out_slope_times = n; }},
       {"tp-gradient-sum-twice", "sums over tensor ranks are made twice in the backward pass: they are {} times too large",
        size_of(&Facts::tp), [](Case& c, double n) { c.question.ways.in_slope_times = n; }},
       by_rank(tp, "norm-gradients-of-part", "gradients of norms and output biases have the positions of tp rank {} alone",
@@ -230,6 +262,9 @@ std::vector<Way> left_out_ways() {
        [](Case& c, double) { c.question.ways.no_residual = true; }},
       {"positions-left-out", "learned positions are not added", [](const Case& c) { return when(learned(c)); },
        [](Case& c, double) { c.question.ways.no_places = true; }},
+      {"rotary-left-out", "queries and keys are not turned by their positions",
+       [](const Case& c) { return when(c.question.config.position == arch::PositionKind::rope); },
+       [](Case& c, double) { c.question.ways.no_places = true; }},
       {"final-norm-left-out", "the norm before the head is left out", once,
        [](Case& c, double) { c.question.ways.no_final_norm = true; }},
       {"qkv-biases-left-out", "the biases of queries, keys and values are left out",
@@ -237,6 +272,8 @@ std::vector<Way> left_out_ways() {
        [](Case& c, double) { c.question.ways.no_qkv_bias = true; }},
       {"out-biases-left-out", "the biases of products that go back into the model's width are left out",
        [](const Case& c) { return when(c.question.config.bias); }, [](Case& c, double) { c.question.ways.out_bias_times = 0; }},
+      {"softmax-twice", "the loss takes the softmax of what is one already", once,
+       [](Case& c, double) { c.question.ways.softmax_twice = true; }},
       {"label-smoothing", "labels are smoothed by {}", [](const Case&) { return List{0.05, 0.1}; },
        [](Case& c, double share) { c.question.ways.smoothing = share; }},
       {"z-loss", "{} times the squared log of the softmax's sum is added to the loss",
@@ -248,7 +285,8 @@ std::vector<Way> left_out_ways() {
 
 std::vector<Way> model_ways() {
   std::vector<Way> all = attention_ways();
-  for (const auto& more : {position_ways(), other_ways(), left_out_ways()}) all.insert(all.end(), more.begin(), more.end());
+  for (const auto& more : {position_ways(), other_ways(), missing_sums(), left_out_ways()})
+    all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 

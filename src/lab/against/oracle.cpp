@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <span>
 
 #include "lab/against/tape.h"
 #include "lab/against/walk_heads.h"
@@ -45,8 +46,9 @@ class Walk {
         Node& y = block(*x, i);
         if (i != q_.ways.left_out_block) x = &y;
       }
-      Node& normed = norm(*x, Role::final_gain, Role::final_bias, {Place::final_norm, 0});
-      lose(head(q_.ways.no_final_norm ? *x : normed));
+      const Spot last{Place::final_norm, 0};
+      Node& logits = head(q_.ways.no_final_norm ? seen(*x, last) : norm(*x, Role::final_gain, Role::final_bias, last));
+      lose(q_.ways.softmax_twice ? softmax(logits) : logits);
       tape_.back();
       for (Node& parameter : parameters_) tape_.round(parameter.slope);
     }
@@ -80,6 +82,8 @@ class Walk {
     Node& down = out(active, Role::down_weight, Role::down_bias, {Place::down, i});
     return seen(join(middle, norm(down, Role::post2_gain, Role::post2_bias, {Place::post2, i})), {Place::block, i});
   }
+
+  bool sums(Spot spot) const { return q_.ways.summed == Place::block || q_.ways.summed == spot.first; }
 
   Node& join(Node& x, Node& branch) {
     Node& scaled = times(branch, c_.residual_scale);
@@ -158,7 +162,7 @@ class Walk {
     Node &w = *find(matrix, spot.second), *bias = unbiased ? nullptr : find(bias_role, spot.second);
     Node& y = tape_.product(x, w, bias, {.slope_times = q_.ways.in_slope_times}, [=, this](Values& slope) {
       const std::int64_t width = static_cast<std::int64_t>(slope.size()) / t_;
-      for (std::int64_t i = 0; i < std::ssize(slope) && q_.ways.in_sum.parts > 1; ++i) {
+      for (std::int64_t i = 0; i < std::ssize(slope) && q_.ways.in_sum.parts > 1 && sums(spot); ++i) {
         const std::int64_t j = i % width;
         const bool query = spot.first == Place::qkv && j < q_width_;
         const std::int64_t part = spot.first == Place::up ? c_.ffn_width : query ? q_width_ : kv_width_;
@@ -173,7 +177,8 @@ class Walk {
     Node &w = *find(matrix, spot.second), *bias = find(bias_role, spot.second);
     const std::int64_t width = static_cast<std::int64_t>(x.value.size()) / t_;
     const auto take = [=, this](Values& values) {
-      for (std::int64_t i = 0; i < std::ssize(values); ++i) values[at(i)] *= q_.ways.out_sum.has(i % width, width) ? 1 : 0;
+      for (std::int64_t i = 0; i < std::ssize(values) && sums(spot); ++i)
+        values[at(i)] *= q_.ways.out_sum.has(i % width, width) ? 1 : 0;
     };
     Node& part = tape_.make(x.value);
     take(part.value);
@@ -218,6 +223,26 @@ class Walk {
         up.slope[in + first] += y.slope[i] * ops::reference::slope(value, kind) * times;
         if (gate > 0) up.slope[in + gate - first] += y.slope[i] * ops::reference::activate(value, kind);
       });
+    });
+    return y;
+  }
+
+  Node& softmax(Node& logits) {
+    Node& y = tape_.make(logits.value);
+    const std::size_t size = at(c_.vocabulary);
+    for (std::size_t first = 0; first < y.value.size(); first += size) {
+      const std::span<double> row(y.value.data() + first, size);
+      const double largest = *std::ranges::max_element(row);
+      double sum = 0;
+      for (double& one : row) sum += one = std::exp(one - largest);
+      for (double& one : row) one /= sum;
+    }
+    tape_.then(y, [&logits, &y, size] {
+      for (std::size_t first = 0; first < y.value.size(); first += size) {
+        double mean = 0;
+        for (std::size_t i = first; i < first + size; ++i) mean += y.value[i] * y.slope[i];
+        for (std::size_t i = first; i < first + size; ++i) logits.slope[i] += y.value[i] * (y.slope[i] - mean);
+      }
     });
     return y;
   }

@@ -93,6 +93,10 @@ void Step::find_items() {
     given_.emplace(name, std::move(*whole));
   }
   std::erase_if(absent_, [this](const std::string& name) { return given_.contains(name); });
+  for (const std::string& name : dump_.frozen) {
+    if (names_->parameter(name) != nullptr) absent_.insert(name);
+    given_.erase(name);
+  }
   if (given_.size() + absent_.size() < names_->parameters().size()) given_.clear();
   for (const auto& [name, tensor] : dump_.tensors) add_item(name, tensor);
   std::ranges::stable_sort(items_, {}, [](const Item& item) { return std::pair(item.kind, item.order); });
@@ -119,7 +123,11 @@ void Step::add_item(const std::string& name, const DumpTensor& tensor) {
   } else if (name == "norm") {
     item.kind = Kind::norm;
   } else if (name != "loss" && !find_parameter(item)) {
-    return not_judged_.push_back(fmt::format("{}: the model has no such tensor", name));
+    const bool head = config_.tied && name.ends_with("lm_head.weight");
+    return not_judged_.push_back(fmt::format("{}: {}", name,
+                                             head ? "the model ties the head to the token table, but the step has another matrix"
+                                             : name.starts_with("slot.") ? "of moments exp_avg and exp_avg_sq alone are judged"
+                                                                         : "the model has no such tensor"));
   }
   for (const Piece& piece : tensor.pieces) check_shape(item, piece);
   if (can_judge(item)) items_.push_back(std::move(item));
@@ -173,7 +181,10 @@ void Step::check_shape(const Item& item, const Piece& piece) const {
 bool Step::can_judge(const Item& item) {
   const bool taught = std::ranges::any_of(right_.question.batch.targets, [](std::int64_t one) { return one >= 0; });
   std::string why;
-  if (item.kind != Kind::activation && !taught) why = "no token is taught: the tensor \"targets\" is missing";
+  if (item.kind != Kind::activation && !taught) why = "no token is taught: \"targets\" is missing, or all of it is negative";
+  const bool frozen = item.parameter != nullptr && dump_.frozen.contains(item.parameter_name);
+  if (frozen && item.kind != Kind::weight) why = "it is of a parameter that is frozen";
+  if (frozen && item.kind == Kind::weight) return true;
   if (item.kind == Kind::slot || item.kind == Kind::weight) {
     const std::string missing = missing_facts(dump_.facts);
     if (!missing.empty()) why = fmt::format("not known: {}", missing);
@@ -241,6 +252,7 @@ void Step::find_previous_weights() {
   auto previous = std::make_shared<std::vector<Values>>(*right_.question.weights);
   std::map<std::string, Values> gradients;
   for (const auto& [name, parameter] : names_->parameters()) {
+    if (absent_.contains(name)) continue;
     const auto mean = slot("slot_before", "exp_avg", name), square = slot("slot_before", "exp_avg_sq", name);
     if (!mean || !square) return;
     const double rate = facts.previous_learning_rate < 0 ? facts.learning_rate : facts.previous_learning_rate;
@@ -264,10 +276,18 @@ Evaluated Step::evaluate(const Case& changed, bool walks) const {
   return walks ? answers(changed, walk(changed.question), !has_gradients()) : answers(changed, walked_, true);
 }
 
+bool Step::is_padding(const Item& item, std::int64_t place) const {
+  const Batch& batch = right_.question.batch;
+  return item.kind == Kind::activation && batch.documents[static_cast<std::size_t>(place / item.shape.back())] < 0;
+}
+
 Values Step::at_piece(const PieceOf& of, const Values& whole) const {
-  if (piece(of).indices.empty()) return whole;
-  Values part;
-  for (const std::int64_t place : piece(of).places(items_[of.item].shape)) part.push_back(whole[static_cast<std::size_t>(place)]);
+  const Item& item = items_[of.item];
+  const Piece& piece = this->piece(of);
+  const std::vector<std::int64_t> places = piece.places(item.shape);
+  Values part(places.size());
+  for (std::size_t i = 0; i < part.size(); ++i)
+    part[i] = is_padding(item, places[i]) ? piece.values[i] : whole[static_cast<std::size_t>(places[i])];
   return part;
 }
 

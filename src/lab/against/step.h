@@ -64,7 +64,7 @@ class Step {
 
   /// `walks`: false where the case changes the update alone. Norm and update are left out where the dump's gradients decide them.
   Evaluated evaluate(const Case& changed, bool walks) const;
-  /// Elements of a whole item at a piece's places.
+  /// Elements of a whole item at a piece's places. Those of padding are the piece's own: programs differ there, and rightly so.
   Values at_piece(const PieceOf& piece, const Values& whole) const;
   const Piece& piece(const PieceOf& of) const { return items_[of.item].tensor->pieces[of.piece]; }
   /// How far a piece is from an answer, in units of what rounding may do; at most 1: it agrees.
@@ -85,11 +85,16 @@ class Step {
   bool find_parameter(Item& item) const;
   void check_shape(const Item& item, const Piece& piece) const;
   bool can_judge(const Item& item);
+  bool is_padding(const Item& item, std::int64_t place) const;
   void measure(Team& team);
   void find_previous_weights();
   std::optional<Values> slot(std::string_view when, std::string_view kind, const std::string& name) const;
+  std::map<std::string, Values> gradients_of(const Case& changed, const Walked& walked) const;
+  std::map<std::string, Values> clipped_early(const Case& changed) const;
   Evaluated answers(const Case& changed, const Walked& walked, bool updates) const;
   void answer_updates(const Case& changed, const std::map<std::string, Values>& gradients, Evaluated& evaluated) const;
+  double squares_of_files(const Case& changed) const;
+  double norm_tolerance(const Item& item, double norm, const std::map<std::string, Values>& gradients, double growth) const;
   double norm_of(const Case& changed, const std::map<std::string, Values>& gradients) const;
   void answer_update(const Item& item, const Case& changed, const Values& gradient, double factor, double growth, Values& value,
                      Values& tolerance) const;
@@ -103,7 +108,7 @@ class Step {
   std::vector<Item> items_;
   std::vector<PieceOf> pieces_;
   std::vector<std::string> not_judged_;
-  std::set<std::string> absent_;                 // parameters that the system does not have
+  std::set<std::string> absent_;                 // parameters that the system does not have, or does not train
   std::map<std::string, Values> given_;          // the dump's gradients by parameter, where it has all
   double stored_unit_ = 0;                       // of their type
   std::map<std::string, double> gradient_peak_;  // what rounding may do to an element

@@ -18,16 +18,20 @@ class Rule {
  public:
   Rule(const Facts& facts, const UpdateWays& ways, bool decays) : facts_(facts), ways_(ways) {
     const double number = facts.step + ways.correction_shift;
-    if (ways.corrected && number > 0) first_ = 1 - std::pow(facts.beta1, number), second_ = 1 - std::pow(facts.beta2, number);
+    if (ways.mean_corrected && number > 0) first_ = 1 - std::pow(facts.beta1, number);
+    if (ways.square_corrected && number > 0) second_ = 1 - std::pow(facts.beta2, number);
     rate_ = facts.learning_rate * ways.rate_times;
     const bool decoupled = decays && !decays_in_gradient(facts, ways);
     decay_ = decoupled ? facts.weight_decay * (ways.decay == Decay::without_rate ? 1 : rate_) : 0;
   }
   void operator()(double& weight, double mean, double square) const {
     const double inside = square / second_ + (ways_.eps_inside_root ? facts_.eps : 0);
-    const double size = std::sqrt(inside) + (ways_.eps_inside_root ? 0 : facts_.eps);
-    weight -= decay_ * weight;
+    const double eps = ways_.eps_before_correction ? facts_.eps / std::sqrt(second_) : facts_.eps;
+    const double size = std::sqrt(inside) + (ways_.eps_inside_root ? 0 : eps);
+    if (ways_.decay != Decay::behind) weight -= decay_ * weight;
+    if (ways_.decay == Decay::twice) weight -= decay_ * weight;
     if (size > 0) weight -= rate_ * (mean / first_) / size;
+    if (ways_.decay == Decay::behind) weight -= decay_ * weight;
   }
 
  private:

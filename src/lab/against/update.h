@@ -8,17 +8,30 @@
 
 namespace lockstep::lab::against {
 
-enum class Clip : std::uint8_t { right, none, by_tensor, by_part, by_tensor_rank, before_unscaling, copies_counted };
-/// other_rule: Adam's for AdamW's, or the other way round.
-enum class Decay : std::uint8_t { as_told, all, none, other_rule, without_rate };
+/// by_place: by the gradients of one rank's file. all_files: by those of all stages' and tensor ranks' files, copies too.
+enum class Clip : std::uint8_t {
+  right,
+  none,
+  by_tensor,
+  by_element,
+  by_part,
+  by_place,
+  before_unscaling,
+  copies_counted,
+  all_files
+};
+/// other_rule: Adam's for AdamW's, or the other way round. behind: of the weights that the moments have changed.
+enum class Decay : std::uint8_t { as_told, all, none, other_rule, without_rate, twice, behind };
 
 struct UpdateWays {
   Clip clip = Clip::right;
-  OnlyPart part;  ///< of each tensor's rows, or the tensor rank: what Clip::by_part and by_tensor_rank take the norm of
+  OnlyPart part;  ///< of each tensor's rows, or the rank's number: what Clip::by_part and by_place take the norm of
+  Dimension part_of = tp;
+  bool copies = true;  ///< that other ranks' files have too count in Clip::by_place
   Decay decay = Decay::as_told;
-  bool corrected = true;        ///< the moments, for their start at zero
-  double correction_shift = 0;  ///< of the update's number in it
-  bool eps_inside_root = false;
+  bool mean_corrected = true, square_corrected = true;  ///< the moments, for their start at zero
+  double correction_shift = 0;                          ///< of the update's number in it
+  bool eps_inside_root = false, eps_before_correction = false;
   double rate_times = 1;
   int times = 1;  ///< how often the update is made
 };

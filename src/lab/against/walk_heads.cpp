@@ -86,7 +86,7 @@ void HeadWalk::turn(Values& values, const Call& call, double direction) const {
 }
 
 Node& HeadWalk::rotate(Node& x, const Call& call) {
-  if (frequencies_.empty() || !arch::turns(c_, static_cast<int>(call.block))) return x;
+  if (frequencies_.empty() || q_.ways.no_places || !arch::turns(c_, static_cast<int>(call.block))) return x;
   Node& y = tape_.make(x.value);
   turn(y.value, call, 1);
   tape_.round(y.value);
@@ -102,7 +102,8 @@ bool HeadWalk::sees(const Call& call, std::int64_t from, std::int64_t to) const 
   const auto slot = [](const auto& slots, std::int64_t t) { return slots.empty() ? t : slots[at(t)]; };
   const std::int64_t query = slot(q_.ways.query_slots, from), key = slot(q_.ways.key_slots, to);
   const bool near = !arch::sees_window(c_, call.block) || key > query - c_.window;
-  return near && document(from) == document(to) && key <= query + q_.ways.sees_ahead;
+  const bool same = document(from) < 0 ? document(to) >= 0 : document(from) == document(to);
+  return near && same && key <= query + q_.ways.sees_ahead;
 }
 
 HeadWalk::Look HeadWalk::look(const Values& qkv, const Call& call, std::int64_t h, std::int64_t i) {

@@ -29,7 +29,7 @@ inline auto each(double Facts::* size) {
 /// A way of which each rank of a dimension may have the values of its own number.
 inline Way by_rank(Dimension rank, std::string word, std::string sentence, std::function<void(Case&, double)> change,
                    Scope scope = Scope::step) {
-  constexpr std::array<double Facts::*, 3> sizes{&Facts::dp, &Facts::tp, &Facts::cp};
+  constexpr std::array<double Facts::*, 4> sizes{&Facts::dp, &Facts::tp, &Facts::cp, &Facts::pp};
   return {std::move(word), std::move(sentence), each(sizes.at(rank)), std::move(change), {}, rank, scope};
 }
 inline auto size_of(double Facts::* size) {

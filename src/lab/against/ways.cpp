@@ -71,6 +71,20 @@ void teach(Case& c, const Target& target) {
   share_alike(c.question);
 }
 
+/// Tokens that programs take for marks: the first ones and the last one.
+template <class Holds>
+List marks(const Case& c, const Holds& holds) {
+  List list{0, 1, 2, static_cast<double>(c.question.config.vocabulary - 1)};
+  std::erase_if(list, [&](double one) { return !holds(static_cast<std::int64_t>(one)); });
+  return list;
+}
+List when_clipped(const Case& c, double Facts::* parts, List list = {1}) {
+  return when(c.facts.clip > 0 && c.facts.*parts > 1 && c.facts.*parts <= 32, std::move(list));
+}
+auto clip_early(Early early) {
+  return [early](Case& c, double scale) { c.early = early, c.early_scale = scale; };
+}
+
 List has_previous(const Case& c) { return when(c.previous_gradients != nullptr); }
 
 /// Tokens that count wrongly.
@@ -107,6 +121,27 @@ std::vector<Way> token_ways() {
        }},
       {"sum-for-mean", "the losses are added and not divided by the number of targets", once,
        [](Case& c, double) { share(c, [](auto, auto, double) { return 1.0; }); }},
+  };
+}
+
+/// Tokens that are taught others than they should be.
+std::vector<Way> label_ways() {
+  return {
+      {"target-ignored", "targets that are token {} are not taught: it is taken for the mark of what is not (ignore_index)",
+       [](const Case& c) {
+         return marks(c, [&](auto token) { return std::ranges::count(c.question.batch.targets, token) > 0; });
+       },
+       [](Case& c, double token) {
+         teach(c,
+               [=](const auto& old, auto i, bool, bool) { return static_cast<double>(old[at(i)]) == token ? -1 : old[at(i)]; });
+       }},
+      {"masked-as-token", "targets that are masked are taught as token {}",
+       [](const Case& c) { return marks(c, [&](auto) { return has_untaught(c); }); },
+       [](Case& c, double token) {
+         teach(c, [=](const auto& old, auto i, bool, bool) {
+           return old[at(i)] < 0 ? static_cast<std::int64_t>(token) : old[at(i)];
+         });
+       }},
       {"labels-shifted-twice", "the labels are shifted twice: each token is taught the one after its next", once,
        [](Case& c, double) { teach(c, [](const auto& old, auto i, bool, bool last) { return last ? -1 : old[at(i + 1)]; }); }},
       {"labels-not-shifted", "the labels are not shifted: {}", [](const Case&) { return List{0, 1}; },
@@ -153,6 +188,13 @@ std::vector<Way> part_ways() {
       {"one-micro-batch-mean", "the gradient is micro-batch {}'s mean: the others are not accumulated",
        each(&Facts::micro_batches),
        [](Case& c, double m) { take_rows(c, [&](auto row) { return micro_of(c, row) == m; }, true); }},
+      {"one-micro-batch-mean-divided",
+       "the gradient is micro-batch {}'s mean, divided by their number: the others are not accumulated",
+       each(&Facts::micro_batches),
+       [](Case& c, double m) {
+         take_rows(c, [&](auto row) { return micro_of(c, row) == m; }, true);
+         multiply(c, 1 / c.facts.micro_batches);
+       }},
       {"micro-batch-lost", "micro-batch {} is missing in the gradient", each(&Facts::micro_batches),
        [](Case& c, double m) { take_rows(c, [&](auto row) { return micro_of(c, row) != m; }); }},
       by_rank(dp, "last-not-reduced",
@@ -169,6 +211,24 @@ std::vector<Way> part_ways() {
        [](Case& c, double) { c.previous_share = 1; }},
       {"micro-batch-twice", "micro-batch {} is in the gradient twice", each(&Facts::micro_batches),
        [](Case& c, double m) { share(c, [&](auto row, auto, double one) { return micro_of(c, row) == m ? 2 * one : one; }); }},
+  };
+}
+
+/// The gradient is clipped where it is not whole, or not at all.
+std::vector<Way> clip_ways() {
+  const auto micro_batches = [](const Case& c) { return when_clipped(c, &Facts::micro_batches); };
+  return {
+      {"clipped-by-rank", "each dp rank's gradient is clipped before they are added",
+       [](const Case& c) { return when_clipped(c, &Facts::dp, {1, c.facts.dp}); }, clip_early(Early::each_rank)},
+      {"clipped-by-micro-batch", "each micro-batch's gradient is clipped before they are added",
+       [](const Case& c) { return when_clipped(c, &Facts::micro_batches, {1, c.facts.micro_batches}); },
+       clip_early(Early::each_micro_batch)},
+      {"clipped-so-far", "the gradient is clipped behind each micro-batch, not behind the last one alone", micro_batches,
+       clip_early(Early::sum_so_far)},
+      {"clipped-before-last", "the gradient is clipped before the last micro-batch is in it", micro_batches,
+       clip_early(Early::before_last)},
+      {"gradient-not-clipped", "the gradient is not clipped",
+       [](const Case& c) { return when(c.facts.clip > 0 && c.facts.clipped); }, [](Case& c, double) { c.facts.clipped = false; }},
   };
 }
 
@@ -198,6 +258,11 @@ std::vector<Way> factor_ways() {
                                c.question.ways.own_positions.push_back(static_cast<double>(context_rank(c, t, zigzag != 0)) == r);
                            }));
   }
+  ways.push_back({"micro-batch-means-added", "the {} micro-batches' means are added, and not divided by their number",
+                  size_of(&Facts::micro_batches), [](Case& c, double n) {
+                    mean_of_means(c, [&](auto row, auto) { return unit_of(c, row); });
+                    multiply(c, n);
+                  }});
   ways.push_back({"gradient-times", "the gradient is {} times the right one",
                   [](const Case& c) { return when(c.gradient_ratio != 1, {c.gradient_ratio}); }, multiply});
   return ways;
@@ -216,7 +281,7 @@ void share_alike(Question& question) {
 const std::vector<Way>& all_ways() {
   static const std::vector<Way> ways = [] {
     std::vector<Way> all = token_ways();
-    for (const auto& more : {part_ways(), factor_ways(), model_ways(), update_ways()})
+    for (const auto& more : {label_ways(), part_ways(), clip_ways(), factor_ways(), model_ways(), update_ways()})
       all.insert(all.end(), more.begin(), more.end());
     return all;
   }();

@@ -15,6 +15,9 @@
 
 namespace lockstep::lab::against {
 
+/// Where a gradient is clipped before all of its parts are added.
+enum class Early : std::uint8_t { no, each_micro_batch, sum_so_far, before_last, each_rank };
+
 /// A step to recompute.
 struct Case {
   Question question;
@@ -24,11 +27,14 @@ struct Case {
   /// By parameter, where they can be known; the step's gradients are these times `previous_share`, and its own.
   std::shared_ptr<const std::map<std::string, Values>> previous_gradients = {};
   double own_share = 1, previous_share = 0;
+  Early early = Early::no;
+  double early_scale = 1;                     ///< of the parts when they are clipped
   double gradient_ratio = 1, rate_ratio = 1;  ///< of the first wrong ones in the dump to the right ones
 };
 
-/// What a wrong way changes first. forward: activations and loss; what ranks that differ make of gradients then is left open.
-enum class Scope : std::uint8_t { step, forward, update };
+/// What a wrong way changes. forward: activations and loss; what ranks that differ make of gradients then is left open.
+/// first: the first wrong tensor; behind it, what differs between ranks is mixed.
+enum class Scope : std::uint8_t { step, forward, first, update };
 
 struct Way {
   std::string word, sentence;  ///< {} in the sentence is the value
