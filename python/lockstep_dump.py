@@ -195,7 +195,8 @@ class Step:
         while any(hasattr(self.model, wrapper[:-1]) for wrapper in WRAPPERS):
             self.model = next(getattr(self.model, wrapper[:-1]) for wrapper in WRAPPERS if hasattr(self.model, wrapper[:-1]))
         self.names = names_of(self.model)
-        if self.names.config.get("tie_word_embeddings") and len({id(one) for one in self.ends()}) > 1:
+        self.untied = self.names.config.get("tie_word_embeddings") and len({id(one) for one in self.ends()}) > 1
+        if self.untied:
             warnings.warn("the config ties the head to the token table, but the model has two matrices (tie_weights() ties them)")
         self.parameters = {plain_name(name): parameter for name, parameter in self.model.named_parameters()}
         tensor_rank = (self.coordinates.get("tp", 0), int(self.facts.get("tp", 1)))
@@ -308,6 +309,8 @@ class Step:
         if self.rank == 0:
             weights = assembled(parts)
             self.names.complete(weights)
+            if self.untied:  # the right model is that of the config
+                weights.pop("lm_head.weight", None)
             (self.path / "model").mkdir(exist_ok=True)
             write_safetensors(self.path / "model/model.safetensors", weights)
             (self.path / "model/config.json").write_text(json.dumps(self.names.config, default=str))

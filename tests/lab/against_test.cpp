@@ -267,6 +267,15 @@ TEST(Against, FrozenParametersAreNeitherInTheNormNorChanged) {
   EXPECT_EQ(first_wrong(MadeStep::judged(tensors, json)), "weight." + frozen);
 }
 
+TEST(Against, AHeadThatIsNoLongerTiedIsNamed) {
+  const MadeStep step("llama_tied");
+  Tensors tensors = step.tensors(step.right);
+  tensors.at("activation.lm_head").values[7] += 0.5;
+  tensors.at("activation.lm_head").values[9] -= 0.5;
+  tensors["weight.lm_head.weight"] = tensors.at("weight.model.embed_tokens.weight");
+  EXPECT_EQ(words_of(step.judged(tensors)).front(), "head-untied");
+}
+
 TEST(Against, WhatComesOutAtPaddingIsNotJudged) {
   MadeStep step("llama");
   std::vector<std::int64_t>& documents = step.right.question.batch.documents;

@@ -83,7 +83,8 @@ class Judge {
   Fault explain(const Pieces& wrong) {
     Fault fault;
     for (const std::size_t p : wrong) fault.wrong.push_back(finding(p));
-    for (const auto& special : {&Judge::other_weights, &Judge::flipped_bit, &Judge::other_tokens, &Judge::dropout}) {
+    for (const auto& special :
+         {&Judge::other_weights, &Judge::untied, &Judge::flipped_bit, &Judge::other_tokens, &Judge::dropout}) {
       if (auto cause = (this->*special)(wrong)) return fault.causes.push_back(std::move(*cause)), fault;
     }
     std::vector<Trial> trials = trials_for(wrong);
@@ -196,6 +197,14 @@ class Judge {
                  0,
                  {},
                  true};
+  }
+
+  /// The head's own matrix is a fact of the dump, which the model does not have.
+  std::optional<Cause> untied(const Pieces& wrong) const {
+    const Item& first = item_of(wrong.front());
+    const bool at_head = first.kind == Kind::activation && first.activation->spot.first >= Place::head;
+    if (!at_head || !step_.right().question.config.tied || !step_.dump().tensors.contains("weight.lm_head.weight")) return {};
+    return Cause{"head-untied", "the head has other weights than the token table, to which the config ties it", 0, {}, true};
   }
 
   /// One element alone is off, by one bit of how it is stored.

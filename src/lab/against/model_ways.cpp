@@ -156,6 +156,9 @@ std::vector<Way> position_ways() {
       {"rotary-everywhere", "layers without positions have rotary ones",
        [](const Case& c) { return when(c.question.config.rope.skip_every > 0); },
        [](Case& c, double) { c.question.config.rope.skip_every = 0; }},
+      {"rotary-sign", "rotary angles have the other sign: queries and keys are turned back, or halves are swapped",
+       [](const Case& c) { return when(c.question.config.position == arch::PositionKind::rope); },
+       [](Case& c, double) { c.question.ways.turned_back = true; }},
       {"rotary-order", "rotary pairs are neighbouring features, but the weights are for halves of a head",
        [](const Case& c) { return when(c.question.config.position == arch::PositionKind::rope); },
        [](Case& c, double) { c.question.ways.neighbours_rotated = true; }},
@@ -187,12 +190,34 @@ std::vector<Way> missing_sums() {
   return ways;
 }
 
-/// The rest of the model, and sums over tensor ranks.
+/// Sums over tensor ranks that are others than they should be.
+std::vector<Way> wrong_sums() {
+  return {
+      {"bias-times-tp", "biases behind sums over tensor ranks are added {} times, once by each rank", size_of(&Facts::tp),
+       [](Case& c, double n) { c.question.ways.out_bias_times = n; }},
+      {"tp-sum-twice", "sums over tensor ranks are made twice: they are {} times too large", size_of(&Facts::tp),
+       [](Case& c, double n) { c.question.ways.out_times = n; }},
+      {"tp-sum-twice-and-back", "sums over tensor ranks are made twice, also in the backward pass: they are {} times too large",
+       size_of(&Facts::tp), [](Case& c, double n) { c.question.ways.out_times = c.question.ways.out_slope_times = n; }},
+      {"tp-mean-for-sum", "what tensor ranks give is averaged, not added: it is divided by {}", size_of(&Facts::tp),
+       [](Case& c, double n) { c.question.ways.out_times = c.question.ways.out_slope_times = 1 / n; }},
+      {"tp-sum-twice-back", "what comes back into sums over tensor ranks is summed again: it is {} times too large",
+       size_of(&Facts::tp), [](Case& c, double n) { c.question.ways.out_slope_times = n; }},
+      {"tp-gradient-sum-twice", "sums over tensor ranks are made twice in the backward pass: they are {} times too large",
+       size_of(&Facts::tp), [](Case& c, double n) { c.question.ways.in_slope_times = n; }},
+      by_rank(tp, "norm-gradients-of-part", "gradients of norms and output biases have the positions of tp rank {} alone",
+              [](Case& c, double r) { c.question.ways.norm_positions = tensor_part(c, r); }),
+  };
+}
+
+/// The rest of the model.
 std::vector<Way> other_ways() {
   const auto tied = [](const Case& c) { return when(c.question.config.tied); };
   return {
       {"gate-swapped", "the activation is taken of the up projection, and the gate multiplies it",
        [](const Case& c) { return when(c.question.config.gated); }, [](Case& c, double) { c.question.ways.gate_swapped = true; }},
+      {"variance-unbiased", "norms divide the sum of squares by one less than the width", once,
+       [](Case& c, double) { c.question.ways.variance_less = 1; }},
       {"norm-epsilon", "the norm's epsilon is {}",
        [](const Case& c) { return others({1e-5, 1e-6, 1e-8, 1e-12}, static_cast<double>(c.question.config.norm_eps)); },
        [](Case& c, double eps) { c.question.config.norm_eps = static_cast<float>(eps); }},
@@ -232,18 +257,6 @@ std::vector<Way> other_ways() {
       {"stale-weights", "the pass used the weights of the step before",
        [](const Case& c) { return when(c.previous_weights != nullptr); },
        [](Case& c, double) { c.question.weights = c.previous_weights; }},
-      {"bias-times-tp", "biases behind sums over tensor ranks are added {} times, once by each rank", size_of(&Facts::tp),
-       [](Case& c, double n) { c.question.ways.out_bias_times = n; }},
-      {"tp-sum-twice", "sums over tensor ranks are made twice: they are {} times too large", size_of(&Facts::tp),
-       [](Case& c, double n) { c.question.ways.out_times = n; }},
-      {"tp-sum-twice-and-back", "sums over tensor ranks are made twice, also in the backward pass: they are {} times too large",
-       size_of(&Facts::tp), [](Case& c, double n) { c.question.ways.out_times = c.question.ways.out_slope_times = n; }},
-      {"tp-sum-twice-back", "what comes back into sums over tensor ranks is summed again: it is {} times too large",
-       size_of(&Facts::tp), [](Case& c, double n) { c.question.ways.out_slope_times = n; }},
-      {"tp-gradient-sum-twice", "sums over tensor ranks are made twice in the backward pass: they are {} times too large",
-       size_of(&Facts::tp), [](Case& c, double n) { c.question.ways.in_slope_times = n; }},
-      by_rank(tp, "norm-gradients-of-part", "gradients of norms and output biases have the positions of tp rank {} alone",
-              [](Case& c, double r) { c.question.ways.norm_positions = tensor_part(c, r); }),
   };
 }
 
@@ -257,9 +270,15 @@ std::vector<Way> left_out_ways() {
          return all;
        },
        [](Case& c, double block) { c.question.ways.left_out_block = static_cast<std::int64_t>(block); }},
-      {"residual-left-out", "what goes into a branch is not added to what it gives",
-       [](const Case& c) { return when(!c.question.config.post_norm); },
-       [](Case& c, double) { c.question.ways.no_residual = true; }},
+      {"residual-left-out", "what goes into {} is not added to what it gives",
+       [](const Case& c) { return when(!c.question.config.post_norm, {1, 2, 3}); },
+       [](Case& c, double which) {
+         c.question.ways.no_attention_residual = which != 2;
+         c.question.ways.no_mlp_residual = which != 1;
+       },
+       [](double which) {
+         return std::string(which == 1 ? "attention" : which == 2 ? "the MLP" : "attention and the MLP");
+       }},
       {"positions-left-out", "learned positions are not added", [](const Case& c) { return when(learned(c)); },
        [](Case& c, double) { c.question.ways.no_places = true; }},
       {"rotary-left-out", "queries and keys are not turned by their positions",
@@ -285,7 +304,7 @@ std::vector<Way> left_out_ways() {
 
 std::vector<Way> model_ways() {
   std::vector<Way> all = attention_ways();
-  for (const auto& more : {position_ways(), other_ways(), missing_sums(), left_out_ways()})
+  for (const auto& more : {position_ways(), other_ways(), wrong_sums(), missing_sums(), left_out_ways()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }

@@ -75,19 +75,20 @@ class Walk {
     Node& heads = heads_.attend(
         qkv, {.block = i, .row = row_, .query_gain = find(Role::query_gain, i), .key_gain = find(Role::key_gain, i)});
     Node& attention = out(heads, Role::attention_out_weight, Role::attention_out_bias, {Place::attention_out, i});
-    Node& middle = join(x, norm(attention, Role::post1_gain, Role::post1_bias, {Place::post1, i}));
+    Node& middle = join(x, norm(attention, Role::post1_gain, Role::post1_bias, {Place::post1, i}), q_.ways.no_attention_residual);
     Node& up =
         in(norm(middle, Role::norm2_gain, Role::norm2_bias, {Place::norm2, i}), Role::up_weight, Role::up_bias, {Place::up, i});
     Node& active = seen(activate(up), {Place::activated, i});
     Node& down = out(active, Role::down_weight, Role::down_bias, {Place::down, i});
-    return seen(join(middle, norm(down, Role::post2_gain, Role::post2_bias, {Place::post2, i})), {Place::block, i});
+    return seen(join(middle, norm(down, Role::post2_gain, Role::post2_bias, {Place::post2, i}), q_.ways.no_mlp_residual),
+                {Place::block, i});
   }
 
   bool sums(Spot spot) const { return q_.ways.summed == Place::block || q_.ways.summed == spot.first; }
 
-  Node& join(Node& x, Node& branch) {
+  Node& join(Node& x, Node& branch, bool alone) {
     Node& scaled = times(branch, c_.residual_scale);
-    return q_.ways.no_residual ? scaled : add(x, scaled);
+    return alone ? scaled : add(x, scaled);
   }
 
   Node& embed() {

@@ -54,6 +54,7 @@ using Spot = std::pair<Place, std::int64_t>;
 struct Ways {
   std::int64_t sees_ahead = 0;      ///< positions that each sees behind its own; -1: not even its own
   bool neighbours_rotated = false;  ///< rotary pairs are neighbours, in place of halves of a head
+  bool turned_back = false;         ///< rotary angles have the other sign
   std::int64_t kv_turns = 0;        ///< in each of this many parts of the heads, query head h reads h % K, not h / (H / K)
   std::int64_t qkv_groups = 1;      ///< the fused rows are read as this many groups, each of queries, keys and values
   bool gate_swapped = false;        ///< the activation is taken of what the gate should multiply
@@ -70,7 +71,8 @@ struct Ways {
   double head_share = 1, table_share = 1;  ///< of a tied matrix's gradient
   // What is left out of the model.
   std::int64_t left_out_block = -1;
-  bool no_residual = false, no_places = false, no_final_norm = false, no_qkv_bias = false;
+  bool no_attention_residual = false, no_mlp_residual = false, no_places = false, no_final_norm = false, no_qkv_bias = false;
+  double variance_less = 0;    ///< norms divide squares by this many fewer than there are
   bool softmax_twice = false;  ///< the loss takes probabilities for logits
   // What the loss has besides: the mean of all tokens' losses, with this share, and this many times the squared log of the sum.
   double smoothing = 0, squared_log = 0;

@@ -76,7 +76,7 @@ void HeadWalk::turn(Values& values, const Call& call, double direction) const {
   for (std::int64_t t = 0; t < t_; ++t) {
     for (std::int64_t i = 0; i < std::ssize(frequencies); ++i) {
       auto [cosine, sine] = tape_.turn(of(q_.batch.positions, call.row, t), frequencies[at(i)]);
-      cosine *= length, sine *= length * direction;
+      cosine *= length, sine *= length * (q_.ways.turned_back ? -direction : direction);
       for (std::int64_t first = t * width(); first < t * width() + q_width_ + kv_width_; first += c_.head_size) {
         double &a = values[at(first + (neighbours ? 2 * i : i))], &b = values[at(first + (neighbours ? 2 * i + 1 : i + half))];
         a = std::exchange(b, b * cosine + a * sine) * -sine + a * cosine;

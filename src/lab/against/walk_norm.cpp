@@ -31,17 +31,18 @@ struct Normed {
   Values unit, scales;  ///< scales: by segment
   double offset;        ///< of gains
   bool centred;
+  double less;  ///< as Ways::variance_less
 };
 
 Normed normed(const Question& question, const Node& x, std::vector<Segment> segments, bool centred) {
-  Normed norm{std::move(segments), x.value, {}, question.config.unit_offset ? 1.0 : 0.0, centred};
+  Normed norm{std::move(segments), x.value, {}, question.config.unit_offset ? 1.0 : 0.0, centred, question.ways.variance_less};
   for (const Segment& segment : norm.segments) {
     const std::span<double> row(norm.unit.data() + segment.first, segment.size());
     const auto n = static_cast<double>(segment.size());
     const double mean = centred ? std::accumulate(row.begin(), row.end(), 0.0) / n : 0;
     double squares = 0;
     for (double& value : row) value -= mean, squares += value * value;
-    norm.scales.push_back(1 / std::sqrt(squares / n + static_cast<double>(question.config.norm_eps)));
+    norm.scales.push_back(1 / std::sqrt(squares / (n - norm.less) + static_cast<double>(question.config.norm_eps)));
     for (double& value : row) value *= norm.scales.back();
   }
   return norm;
@@ -64,7 +65,7 @@ void go_back(const Normed& norm, const Segment& segment, double scale, Values& s
   for (std::size_t j = 0, i = segment.first; j < segment.size(); ++j, ++i) {
     slope[i] *= gain[j] + norm.offset;
     sum += norm.centred ? slope[i] / n : 0;
-    dot += slope[i] * norm.unit[i] / n;
+    dot += slope[i] * norm.unit[i] / (n - norm.less);
   }
   for (std::size_t i = segment.first; i < segment.first + segment.size(); ++i)
     slope[i] = scale * (slope[i] - sum - norm.unit[i] * dot);

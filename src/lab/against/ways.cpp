@@ -205,6 +205,13 @@ std::vector<Way> part_ways() {
                   return !last ? one : rank_of(c, row) == r ? one * c.facts.dp : 0;
                 });
               }),
+      by_rank(dp, "last-not-added", "the last micro-batch is dp rank {}'s own: the others were added before it",
+              [](Case& c, double r) {
+                take_rows(c, [&](auto row) {
+                  const bool last = c.facts.micro_batches > 1 && micro_of(c, row) == c.facts.micro_batches - 1;
+                  return !last || rank_of(c, row) == r;
+                });
+              }),
       {"gradient-of-step-before", "the gradient is that of the step before", has_previous,
        [](Case& c, double) { c.own_share = 0, c.previous_share = 1; }},
       {"gradients-not-zeroed", "the gradient of the step before is still in it", has_previous,
