@@ -183,8 +183,7 @@ void check_gemma(const Architecture& architecture, const ModelConfig& config, co
   demand(config.rope.scaling == RopeScaling::none, "no scaling of rotary positions here: model.rope_scaling=none");
   demand(config.window == 0 ? !second : config.global_every == every,
          fmt::format("a window in all but every {}. layer: model.window, model.global_every={}", every, every));
-  demand(second == (config.attention_softcap > 0),
-         second ? "a cap of scores: model.attention_softcap" : "no cap of scores: model.attention_softcap=0");
+  demand(!second || config.attention_softcap > 0, "a cap of scores: model.attention_softcap");
   demand(!second || config.logit_softcap > 0, "a cap of logits: model.logit_softcap");
   const std::int64_t divisor = gemma_divisor(architecture, config.layers, config.width, config.heads, config.head_size);
   const Json* given = json.find("query_pre_attn_scalar");
@@ -244,9 +243,9 @@ Json pairs_of(const ModelConfig& config, const Json& json) {
         "write a Hugging Face folder: leave .gguf out of its name");
   }
   const std::int64_t queries = config.heads * config.head_size;
-  if (architecture.name == "olmo2" && queries != config.width) {
-    throw UserError(fmt::format("llama.cpp's OLMo 2 has queries as wide as the model, {}, and this model's are {} wide",
-                                config.width, queries),
+  if ((architecture.name == "olmo2" || architecture.name == "qwen2") && queries != config.width) {
+    throw UserError(fmt::format("llama.cpp's {} has queries as wide as the model, {}, and this model's are {} wide",
+                                architecture.name, config.width, queries),
                     "write a Hugging Face folder: leave .gguf out of its name");
   }
   if (architecture.gemma) check_gemma(architecture, config, json);
@@ -307,10 +306,25 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
   config.set("tie_word_embeddings", !tensors.head);
   if (tensors.biases && (architecture.name == "llama" || architecture.name == "granite"))
     config.set("attention_bias", true).set("mlp_bias", true);
+  // gemma3.cpp and phi3.cpp, load_arch_hparams: no window, or one of 0, and every layer sees all.
+  for (const char* key : {"sliding_window", "final_logit_softcapping"}) {
+    const Json* value = config.find(key);
+    const bool none = value == nullptr ? architecture.name == "gemma3" : architecture.name != "gemma2" && value->number() == 0;
+    if (none) config.set(key, nullptr);
+  }
+  constexpr double usual_theta = 10000;  // of every architecture: transformers has others
   const Json* theta = config.find("rope_theta");
-  if (Json scaling = scaling_of_pairs(pairs, start, what); !scaling.is_null()) config.set("rope_scaling", std::move(scaling));
-  if (!tensors.rope_factors.empty())
-    config.set("rope_scaling", scaling_of_factors(tensors.rope_factors, theta != nullptr ? theta->number() : 10000, what));
+  if (theta == nullptr && architecture.name != "gpt2") config.set("rope_theta", usual_theta);
+  Json scaling = scaling_of_pairs(pairs, start, what);
+  if (!tensors.rope_factors.empty()) {
+    if (!scaling.is_null()) {
+      throw UserError(fmt::format("{}: it has \"{}\" and \"{}rope.scaling\": two scalings of rotary positions", what,
+                                  rope_factors_name, start),
+                      "take the model from its Hugging Face folder");
+    }
+    scaling = scaling_of_factors(tensors.rope_factors, theta != nullptr ? theta->number() : usual_theta, what);
+  }
+  if (!scaling.is_null()) config.set("rope_scaling", std::move(scaling));
   for (const char* key : {"bos_token_id", "eos_token_id"}) {
     if (const Json* id = pairs.find(fmt::format("tokenizer.ggml.{}", key))) config.set(key, *id);
   }

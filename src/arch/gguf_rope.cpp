@@ -13,10 +13,11 @@
 namespace lockstep::arch::gguf {
 namespace {
 
-constexpr std::string_view type_key = "rope.scaling.type", factor_key = "rope.scaling.factor",
+constexpr std::string_view type_key = "rope.scaling.type", factor_key = "rope.scaling.factor", old_key = "rope.scale_linear",
                            original_key = "rope.scaling.original_context_length", length_key = "rope.scaling.attn_factor",
                            fast_key = "rope.scaling.yarn_beta_fast", slow_key = "rope.scaling.yarn_beta_slow";
-constexpr std::array keys{type_key, factor_key, original_key, length_key, fast_key, slow_key};
+constexpr std::string_view finetuned_key = "rope.scaling.finetuned";  // llama.cpp prints it and does no more
+constexpr std::array keys{type_key, factor_key, old_key, original_key, length_key, fast_key, slow_key, finetuned_key};
 
 }  // namespace
 
@@ -37,26 +38,33 @@ Json scaling_pairs(const Rope& rope) {
   return pairs;
 }
 
+// llama.cpp takes a factor without a type for a linear one, and one of 0 for none (llama-model.cpp, load_hparams).
 Json scaling_of_pairs(const Json& pairs, std::string_view start, std::string_view what) {
   const auto find = [&](std::string_view key) { return pairs.find(fmt::format("{}{}", start, key)); };
-  const Json* type = find(type_key);
-  if (type == nullptr || (type->is_string() && type->string() == "none")) return {};
+  const auto refuse = [&](std::string_view key, std::string_view problem, std::string_view rule) {
+    throw UserError(fmt::format("{}: \"{}{}\" is {}", what, start, key, problem),
+                    fmt::format("{}; take the model from its Hugging Face folder", rule));
+  };
   const auto number = [&](std::string_view key, double usual) {
     const Json* value = find(key);
-    return value != nullptr && value->is_number() ? value->number() : usual;
+    if (value != nullptr && !value->is_number()) refuse(key, value->dump().substr(0, 80), "it has to be a number");
+    return value != nullptr ? value->number() : usual;
   };
-  Rope rope{.factor = number(factor_key, 0)};
-  const bool linear = type->is_string() && type->string() == "linear", yarn = type->is_string() && type->string() == "yarn";
-  if ((!linear && !yarn) || !(rope.factor >= 1)) {
-    throw UserError(
-        fmt::format("{}: \"{}{}\" is {} with a factor of {}", what, start, type_key, type->dump().substr(0, 80), rope.factor),
-        "read are linear and yarn with a factor of at least 1; take the model from its Hugging Face folder");
-  }
-  rope.scaling = linear ? RopeScaling::linear : RopeScaling::yarn;
+  const Json* said = find(type_key);
+  const Json type = said != nullptr ? *said : Json("linear");
+  const auto is = [&](const char* name) { return type.is_string() && type.string() == name; };
+  const bool linear = is("linear"), yarn = is("yarn");
+  const double factor = number(factor_key, number(old_key, 0)), length = number(length_key, 1);
+  Rope rope{.scaling = linear ? RopeScaling::linear : RopeScaling::yarn, .factor = factor == 0 ? 1 : factor};
+  if (!is("none") && ((!linear && !yarn) || !(rope.factor >= 1)))
+    refuse(type_key, fmt::format("{} with a factor of {}", type.dump().substr(0, 80), factor),
+           "read are linear and yarn with a factor of at least 1");
+  if (!yarn && length != 1) refuse(length_key, fmt::format("{}", length), "YaRN alone is read with another than 1");
+  if (!yarn && (!linear || rope.factor == 1)) return {};
   rope.original_block_size = static_cast<std::int64_t>(number(original_key, number("context_length", 0)));
   rope.high_freq_factor = number(fast_key, 32);
   rope.low_freq_factor = number(slow_key, 1);
-  rope.attention_factor = usual_attention_factor(rope.factor) * number(length_key, 1);
+  rope.attention_factor = usual_attention_factor(rope.factor) * length;
   return huggingface::rope_json(rope, 0);
 }
 

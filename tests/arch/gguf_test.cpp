@@ -41,6 +41,7 @@ ModelConfig llama() {
 }
 ModelConfig qwen2() {
   ModelConfig config = llama();
+  config.head_size = 4;
   config.qkv_bias = config.tied = true;
   return config;
 }
@@ -222,11 +223,61 @@ TEST(GgufKeys, ThatAreMissingOrNotKnownAreRefused) {
   EXPECT_EQ("no error", with("llama.attention.causal", true));
   EXPECT_SAYS("\"llama.attention.causal\" is false: this key is not known", with("llama.attention.causal", false));
   EXPECT_EQ("no error", with("llama.rope.scaling.type", "none"));
-  EXPECT_SAYS("\"llama.rope.scaling.type\" is \"yarn\" with a factor of 0", with("llama.rope.scaling.type", "yarn"));
+  EXPECT_SAYS("\"llama.rope.scaling.type\" is \"yarn\" with a factor of 0.5",
+              refusal(pairs_of(llama()).set("llama.rope.scaling.type", "yarn").set("llama.rope.scaling.factor", 0.5), facts));
+  EXPECT_SAYS("\"llama.rope.scaling.factor\" is \"8\"", with("llama.rope.scaling.factor", "8"));
+  EXPECT_SAYS("\"llama.rope.scaling.attn_factor\" is 1.5", with("llama.rope.scaling.attn_factor", 1.5));
+  EXPECT_SAYS("\"llama.rope.scaling.attn_factor\" is 1.5",
+              refusal(pairs_of(llama()).set("llama.rope.scaling.factor", 2).set("llama.rope.scaling.attn_factor", 1.5), facts));
   EXPECT_SAYS("\"llama.rope.scaling.type\" is \"longrope\"", with("llama.rope.scaling.type", "longrope"));
   TensorFacts strange = facts;
   strange.rope_factors = {1, 2, 7, 8, 8};
   EXPECT_SAYS("the factors in \"rope_freqs.weight\" are not those of Llama 3.1", refusal(pairs_of(llama()), strange));
+  EXPECT_SAYS("two scalings of rotary positions", refusal(pairs_of(llama()).set("llama.rope.scaling.factor", 2), strange));
+}
+
+ModelConfig model_of(const Json& pairs, const ModelConfig& like) {
+  return names::model_from_json(config_of(pairs, facts_of(like), "some.gguf"), "some.gguf").config;
+}
+
+// As llama.cpp takes them (llama-model.cpp, load_hparams): an earlier name, and no type.
+TEST(GgufKeys, OfAFactorWithoutATypeAreLinear) {
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
+    const Rope rope = model_of(pairs_of(llama()).set(key, 4).set("llama.rope.scaling.finetuned", true), llama()).rope;
+    EXPECT_EQ(rope.scaling, RopeScaling::linear) << key;
+    EXPECT_EQ(rope.factor, 4) << key;
+    EXPECT_EQ(model_of(pairs_of(llama()).set(key, 4).set("llama.rope.scaling.type", "none"), llama()), llama()) << key;
+  }
+  EXPECT_EQ(model_of(pairs_of(llama()).set("llama.rope.scaling.factor", 0), llama()), llama());
+}
+
+Json without(const Json& pairs, std::string_view key) {
+  Json rest(Json::Object{});
+  for (const auto& [name, value] : pairs.object()) {
+    if (name != key) rest.set(name, value);
+  }
+  return rest;
+}
+
+// llama.cpp's usual base is one for all; transformers' is another for these.
+TEST(GgufKeys, WithoutABaseMeanTenThousand) {
+  for (const ModelConfig& config : {smollm3(), gemma3()}) {
+    const Json pairs = pairs_of(config);
+    const std::string name = pairs.at("general.architecture").string();
+    EXPECT_EQ(model_of(without(pairs, name + ".rope.freq_base"), config).rope.theta, 10000) << name;
+  }
+}
+
+// gemma3.cpp and phi3.cpp, load_arch_hparams. The published Phi-4 says 0.
+TEST(GgufKeys, WithoutAWindowMeanNone) {
+  ModelConfig full = gemma3();
+  full.window = full.global_every = 0;
+  full.rope.local_theta = 0;
+  EXPECT_EQ(model_of(pairs_of(full), full), full);
+  EXPECT_EQ(model_of(pairs_of(full).set("gemma3.attention.sliding_window", 0), full), full);
+  EXPECT_EQ(model_of(pairs_of(full).set("gemma3.final_logit_softcapping", 0), full), full);
+  EXPECT_EQ(model_of(pairs_of(phi3()).set("phi3.attention.sliding_window", 0), phi3()).window, 0);
+  EXPECT_EQ(model_of(without(pairs_of(gemma2()), "gemma2.attention.sliding_window"), gemma2()).window, 4096);
 }
 
 TEST(GgufKeys, AreNotWrittenForWhatLlamaCppDoesNotCompute) {
@@ -238,10 +289,11 @@ TEST(GgufKeys, AreNotWrittenForWhatLlamaCppDoesNotCompute) {
   ModelConfig smol = smollm3();
   smol.rope.skip_every = 3;
   EXPECT_THROW(pairs_of(smol), UserError);
-  ModelConfig narrow = olmo2();
-  EXPECT_NO_THROW(pairs_of(narrow));
-  narrow.head_size -= 2;
-  EXPECT_THROW(pairs_of(narrow), UserError);
+  for (ModelConfig narrow : {olmo2(), qwen2()}) {
+    EXPECT_NO_THROW(pairs_of(narrow));
+    narrow.head_size -= 2;
+    EXPECT_THROW(pairs_of(narrow), UserError);
+  }
   ModelConfig stretched = llama();
   stretched.rope.scaling = RopeScaling::dynamic;
   EXPECT_THROW(rope_factors(stretched), UserError);
@@ -269,7 +321,6 @@ TEST(GgufKeys, AreNotWrittenForAnotherGemma) {
   expect(gemma2(), "a cap of logits", [](ModelConfig& c) { c.logit_softcap = 0; });
   expect(gemma2(), "the root of 10", [](ModelConfig& c) { c.attention_scale = 0.5; });
   expect(gemma3(), "model.global_every=6", [](ModelConfig& c) { c.global_every = 0; });
-  expect(gemma3(), "model.attention_softcap=0", [](ModelConfig& c) { c.attention_softcap = 3; });
   expect(gemma3(), "model.rope_scaling=none", [](ModelConfig& c) { c.rope.scaling = RopeScaling::linear; });
   EXPECT_EQ(said(gemma3(), [](ModelConfig& c) { c.tied = false; }), "");
   // Those of 27B divide by the width of a head in the residual stream.
