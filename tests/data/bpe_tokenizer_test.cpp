@@ -115,6 +115,21 @@ TEST(Bpe, PartsCutAtAWordBoundaryHaveTheIdsOfTheWhole) {
   }
 }
 
+TEST(Bpe, BlanksThatAreNotKnownAreOneTokenWhereTheVocabularySaysSo) {
+  Json json = Json::parse(R"({"decoder": {"type": "Fuse"},
+                               "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": false,
+                                         "vocab": {"<unk>": 0, "a": 1, "\u2581": 2}, "merges": []}})");
+  const auto ids = [&](const char* text) {
+    const auto tokenizer = bpe::make_bpe_tokenizer(bpe::model_from_json(json, "it"), json.dump(), bpe::AddedTokens::found);
+    return encoded(*tokenizer, text);
+  };
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(ids("a   a"), (Ids{1, 0, 1}));
+  EXPECT_EQ(ids("a  xx  "), (Ids{1, 0}));
+  json.set("normalizer", Json::parse(R"({"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"})"));
+  EXPECT_EQ(ids("xx  ax"), (Ids{0, 2, 2, 1, 0})) << "as these are known";
+}
+
 TEST(Bpe, LongWordsMergeLikeShortOnes) {
   const Json json = small(0);
   const auto tokenizer = bpe::make_bpe_tokenizer(bpe::model_from_json(json, "t.json"), "", bpe::AddedTokens::found);

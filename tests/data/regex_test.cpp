@@ -44,6 +44,10 @@ TEST(Regex, MatchesAsOniguruma) {
   EXPECT_EQ(found(R"(\x{4E00}\u4e01|\x41|\t.)", "\u4E00\u4E01A\tx"), "\u4E00\u4E01|A|\tx|");
   EXPECT_EQ(found(R"(\P{L}+|\p{^Lu}\D\W?)", "1.aB"), "1.|aB|");
   EXPECT_EQ(found(R"(\b\w|\w\B.)", "abc, c-d"), "a|bc|c|d|");
+  EXPECT_EQ(found(R"(\w+)", "x\u00B2a\u2460\u00BD_"), "x\u00B2a|\u00BD_|");
+  EXPECT_EQ(found(R"([\w]+|[^\W\d])", "x\u00B2a\u2460\u00BD_"), "x|a|_|") << "in brackets it lacks them";
+  EXPECT_EQ(found(R"(\W+)", "x\u00B2\u2460\u00BD"), "\u2460|");
+  EXPECT_EQ(found(R"([\W]+)", "x\u00B2\u2460\u00BD"), "\u00B2\u2460\u00BD|");
   EXPECT_EQ(found(R"((?<=\d)[a-z]+|(?<!x|\s\s)\.)", "1ab cd .x.  ."), "ab|.|");
   EXPECT_EQ(found(R"((?<=ab|\u00e9.)c)", "abc \u00e9\u00e9c xc"), "c|c|");
   EXPECT_EQ(found("[^a]b",

@@ -169,6 +169,10 @@ class BpeTokenizer final : public Tokenizer {
     }
     find_blank();
     cuts_blanks_ = !blank_.empty() && !unigram_ && !model.whole_words && most_ids(model, blank_) == 1;
+    // Neighbours that are not known are one token, and a blank may be one of them.
+    const char32_t blank = blank_.empty() ? 0 : pattern::character_at(blank_, 0).value;
+    const bool known = blank < model.characters.size() && model.characters[blank] >= 0;
+    cuts_blanks_ = cuts_blanks_ && (known || !model.fuse_unknown);
     for (const Merge& merge : model.merges) {
       const std::string& token = tokens_[static_cast<std::size_t>(merge.merged)];
       for (std::size_t at = cuts_blanks_ ? token.find(blank_, 1) : token.npos; at != token.npos;

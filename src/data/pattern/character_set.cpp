@@ -85,9 +85,11 @@ bool add_other_case(CharacterSet& set) {
   return true;
 }
 
-CharacterSet oniguruma_words() {
+CharacterSet oniguruma_words(bool bracketed) {
   CharacterSet set, joiners;
-  for (const char32_t numeric : {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}) set.add(numeric, numeric);
+  for (const char32_t numeric : {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}) {
+    if (!bracketed) set.add(numeric, numeric);
+  }
   joiners.add(0x200C, 0x200D);
   joiners.invert();
   set |= word_characters();

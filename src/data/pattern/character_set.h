@@ -44,6 +44,8 @@ CharacterSet spaces();           ///< \s
 CharacterSet word_characters();  ///< \w, by Unicode's rules for regular expressions
 /// Adds the other case of letters of ASCII, and the long s and the sign of Kelvin; false: the set has other characters.
 bool add_other_case(CharacterSet& set);
-CharacterSet oniguruma_words();  ///< \w, as Oniguruma has it
+/// \w, as Oniguruma has it: of its own it has numbers of Latin-1, too, which [\w] has not (regenc.c and unicode.c have a table
+/// each).
+CharacterSet oniguruma_words(bool bracketed);
 
 }  // namespace lockstep::data::pattern

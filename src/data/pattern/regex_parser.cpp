@@ -99,8 +99,8 @@ class Parser {
     if (take("(?<=")) return behind(Op::behind, depth);
     if (take("(?<!")) return behind(Op::unbehind, depth);
     if (take("(")) return group(depth);
-    if (take("\\b")) return {{{.op = Op::border, .set = number_of(oniguruma_words())}}, true};
-    if (take("\\B")) return {{{.op = Op::inside, .set = number_of(oniguruma_words())}}, true};
+    if (take("\\b")) return {{{.op = Op::border, .set = number_of(oniguruma_words(false))}}, true};
+    if (take("\\B")) return {{{.op = Op::inside, .set = number_of(oniguruma_words(false))}}, true};
     CharacterSet set;
     if (take("[")) {
       set = characters(depth);
@@ -108,7 +108,7 @@ class Parser {
       set.add('\n', '\n');
       set.invert();
     } else if (take("\\")) {
-      if (const std::optional<char32_t> literal = escape(set)) add_literal(set, *literal);
+      if (const std::optional<char32_t> literal = escape(set, false)) add_literal(set, *literal);
     } else if (constexpr std::string_view special = "^$*+?{"; special.find(text_[at_]) != std::string_view::npos) {
       refuse(fmt::format("the operator {}", text_[at_]));
     } else {
@@ -199,7 +199,7 @@ class Parser {
   }
 
   // Behind a backslash: a character, or nothing when it was a class, which is added.
-  std::optional<char32_t> escape(CharacterSet& set) {
+  std::optional<char32_t> escape(CharacterSet& set, bool bracketed) {
     last_literal_ = 0;
     const char32_t c = character();
     CharacterSet kind;
@@ -232,7 +232,7 @@ class Parser {
         break;
       case 'w':
       case 'W':
-        kind = oniguruma_words();
+        kind = oniguruma_words(bracketed);
         break;
       default:
         if (is_ascii_letter(c) || (c < 0x80 && is_digit(static_cast<char>(c)))) {
@@ -296,13 +296,13 @@ class Parser {
   }
 
   void add_range(CharacterSet& set) {
-    std::optional<char32_t> first = take("\\") ? escape(set) : character();
+    std::optional<char32_t> first = take("\\") ? escape(set, true) : character();
     if (!first) return;
     char32_t last = *first;
     if (text_.substr(at_).starts_with('-') && !text_.substr(at_).starts_with("-]")) {
       ++at_;
       CharacterSet none;
-      const std::optional<char32_t> end = take("\\")                           ? escape(none)
+      const std::optional<char32_t> end = take("\\")                           ? escape(none, true)
                                           : text_.substr(at_).starts_with('[') ? std::nullopt
                                                                                : std::optional(character());
       if (!end || *end < *first) refuse("a range that ends with no character, or an earlier one");
