@@ -57,5 +57,25 @@ TEST(GemmaConfig, GemmasOtherGatesAndDirectionsAreRefused) {
   EXPECT_NE(published_refusal("gemma-2-2b", "attn_logit_softcapping", "-1").find("attn_logit_softcapping"), std::string::npos);
 }
 
+// configuration_gemma2.py, configuration_gemma3.py and modeling_gemma3.py of transformers 5 compute another model.
+TEST(GemmaConfig, WhatTransformersPassesOverIsRefused) {
+  const auto expect = [](const Json& json, const char* said) {
+    EXPECT_NE(published_refusal(json).find(said), std::string::npos) << published_refusal(json);
+  };
+  const Json third = published_config("gemma-3-1b-it"), second = without(published_config("gemma-2-2b"), {"layer_types"});
+  expect(Json(third).set("attn_logit_softcapping", 50.0), "\"attn_logit_softcapping\" of a Gemma 3");
+  EXPECT_EQ(published_refusal(Json(third).set("final_logit_softcapping", 30.0)), "");
+  expect(Json(second).set("sliding_window_pattern", 3), "\"sliding_window_pattern\" of a Gemma 2 is not 2");
+  EXPECT_EQ(published_refusal(Json(second).set("sliding_window_pattern", 2)), "");
+  expect(Json(third).set("rope_parameters", Json::parse(R"({"rope_type": "default", "rope_theta": 1000000.0})")),
+         "\"rope_parameters\" has neither \"full_attention\" nor \"sliding_attention\"");
+  expect(Json(third).set("rope_scaling", Json::parse(R"({"type": "linear", "factor": 8.0})")), "call it \"rope_type\"");
+  EXPECT_EQ(published_refusal(Json(third).set("rope_scaling", Json::parse(R"({"rope_type": "linear", "factor": 8.0})"))), "");
+  ModelConfig capped = read_published(third).config;
+  EXPECT_EQ(family_of(capped), Family::gemma3);
+  capped.attention_softcap = 50;
+  EXPECT_THROW(family_of(capped), UserError) << "nobody would read it";
+}
+
 }  // namespace
 }  // namespace lockstep::arch::huggingface

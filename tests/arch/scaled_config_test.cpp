@@ -89,13 +89,22 @@ TEST(ScaledConfig, LongRopeHasTwoSpellings) {
   const ModelConfig before = read_published(longrope(original, "{}")).config;
   EXPECT_EQ(read_published(longrope(original, R"({"type": null, "rope_type": "longrope"})")).config, before);
   EXPECT_EQ(read_published(longrope(original, R"({"type": "su"})")).config, before);
-  Json json =
-      longrope("{}", R"({"rope_theta": 10000, "original_max_position_embeddings": 512, "attention_factor": 1.5, "factor": 3})");
+  Json json = longrope(original,
+                       R"({"rope_theta": 10000, "original_max_position_embeddings": 512, "attention_factor": 1.5, "factor": 3})");
   json.set("rope_parameters", json.at("rope_scaling")).set("rope_scaling", nullptr);
   const Rope rope = read_published(json).config.rope;
   EXPECT_EQ(rope.attention_factor, 1.5);
   EXPECT_EQ(rope.factor, 3);
   EXPECT_EQ(read_published(longrope(R"({"original_max_position_embeddings": 8192})", "{}")).config.rope.attention_factor, 1);
+}
+
+// modeling_phi3.py asks "sliding_window" alone.
+TEST(ScaledConfig, LayersOfAPhi3AreAlike) {
+  const Json windowed = sizes("phi3", R"({"sliding_window": 5, "layer_types": ["sliding_attention", "sliding_attention"]})");
+  EXPECT_EQ(read_published(windowed).config.window, 5);
+  const Json full = sizes("phi3", R"({"layer_types": ["full_attention", "full_attention"]})");
+  EXPECT_EQ(read_published(full).config.window, 0);
+  EXPECT_NE(published_refusal(Json(full).set("sliding_window", 5)).find("\"layer_types\" of a Phi-3"), std::string::npos);
 }
 
 TEST(ScaledConfig, WhatLongRopeLacksIsRefused) {
@@ -106,6 +115,10 @@ TEST(ScaledConfig, WhatLongRopeLacksIsRefused) {
   EXPECT_NE(refused(R"({"long_factor": [1, 2]})").find("longrope needs one above 0 for each pair"), std::string::npos);
   EXPECT_NE(refused(R"({"short_mscale": 1.2})").find("short_mscale"), std::string::npos);
   EXPECT_NE(published_refusal(longrope("{}", "{}")).find("original_max_position_embeddings\" is missing"), std::string::npos);
+  // transformers' Phi-3 has 4096 then, whatever is within (modeling_rope_utils.py, standardize_rope_params).
+  EXPECT_NE(
+      published_refusal(longrope("{}", original)).find("\"original_max_position_embeddings\" is missing beside the scaling"),
+      std::string::npos);
   EXPECT_NE(
       refused(R"({"type": "yarn", "factor": 2, "short_factor": null, "long_factor": null})").find("other than by \"longrope\""),
       std::string::npos);

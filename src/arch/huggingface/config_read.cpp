@@ -121,6 +121,11 @@ std::vector<bool> windowed_layers(Fields& fields, const LlamaKind& kind, const M
     for (std::size_t i = 0; i < layers; ++i) windowed[i] = (i + 1) % every != 0;
   }
   const std::vector<std::string> names = fields.texts("layer_types");
+  // transformers reads the pattern of Gemma 3 alone (configuration_gemma2.py).
+  if (kind.family == Family::gemma2 && names.empty() && fields.size("sliding_window_pattern", most_layers, 2) != 2) {
+    fields.refuse("\"sliding_window_pattern\" of a Gemma 2 is not 2, which transformers passes over",
+                  "name each layer in \"layer_types\"");
+  }
   if (names.empty()) return windowed;
   if (names.size() != layers) {
     fields.refuse(fmt::format("\"layer_types\" names {} layers of {}", names.size(), config.layers), "name each layer");
@@ -155,6 +160,10 @@ void read_windows(Fields& fields, const Json& json, const LlamaKind& kind, Model
   const bool none = given != nullptr && given->is_null();
   const std::int64_t window =
       fields.present("sliding_window") == nullptr ? kind.window : fields.size("sliding_window", most_positions);
+  if (kind.family == Family::phi3 && !none && window > 0 && std::ranges::find(windowed, false) != windowed.end()) {
+    fields.refuse("\"layer_types\" of a Phi-3 has layers without a window, and transformers gives each layer \"sliding_window\"",
+                  "leave one of the two keys out");
+  }
   if (!used || none || window == 0 || std::ranges::find(windowed, true) == windowed.end()) return;
   const std::optional<std::int64_t> every = every_of(windowed);
   if (!every) return fields.refuse("layers that see a window are not all, nor all but every n-th one");
@@ -208,6 +217,9 @@ void read_gemma(Fields& fields, const Json& json, const LlamaKind& kind, ModelCo
     return none || (given == nullptr && usual == 0) ? 0.0 : fields.positive(key, usual);
   };
   config.attention_softcap = cap("attn_logit_softcapping", kind.scores_cap);
+  if (kind.family == Family::gemma3 && config.attention_softcap > 0) {  // modeling_gemma3.py reads it and goes no further
+    fields.refuse("\"attn_logit_softcapping\" of a Gemma 3, which transformers passes over", "make it null");
+  }
   config.logit_softcap = cap("final_logit_softcapping", kind.logits_cap);
   const std::int64_t of = fields.size("query_pre_attn_scalar", most_width, 256);
   if (of != config.head_size) config.attention_scale = 1 / std::sqrt(static_cast<double>(of));
@@ -257,6 +269,11 @@ ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what
   read_windows(fields, json, kind, config);
   if (config.window == 0) config.rope.local_theta = 0;
   if (kind.family == Family::smollm3) read_unturned_layers(fields, config);
+  if (kind.family == Family::phi3 && config.rope.scaling == RopeScaling::longrope && fields.problems.empty() &&
+      fields.present("original_max_position_embeddings") == nullptr) {
+    fields.refuse("\"original_max_position_embeddings\" is missing beside the scaling, where transformers reads a Phi-3's",
+                  "say it there, too");
+  }
   if (kind.family == Family::phi3 && config.rope.scaling != RopeScaling::none && config.rope.scaling != RopeScaling::longrope)
     fields.refuse("Phi-3 with a longer context other than by \"longrope\" (\"rope_scaling\")");
   return config;

@@ -182,7 +182,7 @@ std::string lacking(const ModelConfig& config, Family family) {
   lacks(!granite && std::fabs(config.embedding_scale - length) > 1e-6 * length,
         fmt::format("model.embedding_scale={}", config.embedding_scale));
   const double scale = 1 / std::sqrt(static_cast<double>(score_divisor(config)));
-  lacks(config.attention_softcap > 0 && !caps, "model.attention_softcap");
+  lacks(config.attention_softcap > 0 && family != Family::gemma2, "model.attention_softcap");
   lacks(config.logit_softcap > 0 && !caps, "model.logit_softcap");
   lacks(config.attention_scale > 0 && !granite && !(caps && std::fabs(config.attention_scale - scale) <= 1e-12),
         fmt::format("model.attention_scale={}", config.attention_scale));

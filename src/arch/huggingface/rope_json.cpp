@@ -176,6 +176,13 @@ void read_layered_rope(Fields& fields, const Json& json, ModelConfig& config, st
   const auto part = [&](const char* name) { return parameters != nullptr ? parameters->find(name) : nullptr; };
   const Json *full = part("full_attention"), *local = part("sliding_attention");
   if (full == nullptr && local == nullptr) {
+    // configuration_gemma3.py, convert_rope_params_to_dict: it takes layers' own objects, and a type by its later name alone.
+    if (parameters != nullptr)
+      fields.refuse("\"rope_parameters\" has neither \"full_attention\" nor \"sliding_attention\"",
+                    "say in each of them what it says");
+    const Json* scaling = rope_object(fields, "rope_scaling");
+    if (scaling != nullptr && scaling->find("type") != nullptr && scaling->find("rope_type") == nullptr)
+      fields.refuse("\"rope_scaling.type\" is passed over by transformers in this model", "call it \"rope_type\"");
     read_rope(fields, json, config, what);
     config.rope.local_theta = fields.positive("rope_local_base_freq", local_theta);
     return;
