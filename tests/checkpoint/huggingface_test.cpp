@@ -102,6 +102,14 @@ TEST_F(Published, AHeadThatDiffersFromATiedEmbeddingIsAHead) {
   EXPECT_TRUE(says(weights.warnings()[0], "\"lm_head.weight\" differ"));
 }
 
+TEST_F(Published, AnAdapterBesideTheWeightsIsSaidToBeLeftOut) {
+  const fs::path folder = copy("llama");
+  io::replace_file(folder / "adapter_config.json", "{}");
+  const Weights weights(folder);
+  ASSERT_EQ(weights.warnings().size(), 1U);
+  EXPECT_TRUE(says(weights.warnings()[0], "--adapter " + folder.string())) << weights.warnings()[0];
+}
+
 TEST_F(Published, LearnedPositionsMayBeCropped) {
   const Weights weights("tests/golden/data/huggingface/gpt2");
   Team team(2);

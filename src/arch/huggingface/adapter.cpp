@@ -256,7 +256,11 @@ Adapter adapter_from_config(const Json& json, Family family, bool tied, std::str
   };
   adapter.rank = static_cast<std::int64_t>(number("r", 1));
   adapter.alpha = number("lora_alpha", 0);
-  if (const Json* stabilised = json.find("use_rslora")) adapter.rank_stabilised = stabilised->is_bool() && stabilised->boolean();
+  if (const Json* stabilised = json.find("use_rslora"); stabilised != nullptr && !stabilised->is_null()) {
+    adapter.rank_stabilised = stabilised->is_bool() && stabilised->boolean();
+    if (!stabilised->is_bool())  // PEFT takes whatever Python takes for true
+      complain(fmt::format("\"use_rslora\" is {}, but has to be true or false", stabilised->dump()), "write true or false");
+  }
   if (const Json* bias = json.find("bias"); bias != nullptr && bias->dump() != "\"none\"")
     complain(fmt::format("\"bias\" is {}: biases are not trained beside adapters", bias->dump()), "train one with bias=\"none\"");
   if (const Json* modules = json.find("modules_to_save"); modules != nullptr && modules->is_array()) {

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "checkpoint/huggingface/adapter.h"
 #include "checkpoint/not_finite.h"
 #include "checkpoint/problems.h"
 #include "comm/agreement.h"
@@ -49,6 +50,11 @@ bool same_bytes(const Folder::Stored& a, const Folder::Stored& b) {
 Weights::Weights(const io::Path& path) : folder_(path), model_(names::model_from_json(folder_.config(), folder_.config_path())) {
   if (model_.family == names::Family::rasbt && folder_.find("trf_blocks.0.att.qkv.weight") != nullptr)
     model_.family = names::Family::rasbt_fused;
+  if (io::exists(folder_.path() / adapter_config_file)) {
+    warnings_.push_back(
+        fmt::format("{0}: the adapter beside the weights ({1}) is left out, which transformers adds: --adapter {0}",
+                    folder_.path().string(), adapter_config_file));
+  }
   settle_head();
   table_ = names::tensor_table(model_.config, model_.family);
   match_tensors();
