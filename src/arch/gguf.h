@@ -70,6 +70,10 @@ struct TensorFacts {
 /// odds with each other or not known.
 Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view what);
 
+/// The texts of the tokens that have a use, as tokenizer_config.json names them: "bos_token". Those alone that a tokenizer finds
+/// in a text: transformers would make another token of any other's text.
+Json named_tokens(const Json& pairs);
+
 /// The content of rope_factors_name; empty where angles are not scaled.
 std::vector<float> rope_factors(const ModelConfig& config);
 

@@ -113,7 +113,10 @@ TEST_F(GgufCommand, TakesTheChatTemplateAlong) {
     Team team(1);
     return inspect_facts(at(name), false, team).at("metadata");
   };
-  io::replace_file(folder_ / "hf/chat_template.jinja", "{{ '<|im_start|>' + messages[0].content }}");
+  io::replace_file(folder_ / "hf/chat_template.jinja", "{{ bos_token + '<|im_start|>' + messages[0].content }}");
+  Json config = Json::parse(file("hf/config.json"));
+  config.set("bos_token_id", config.at("eos_token_id"));
+  io::replace_file(folder_ / "hf/config.json", config.dump());
   convert("hf", "chat.gguf");
   const std::string key = "tokenizer.chat_template";
   EXPECT_EQ(pairs("chat.gguf").at(key).string(), file("hf/chat_template.jinja"));
@@ -122,6 +125,8 @@ TEST_F(GgufCommand, TakesTheChatTemplateAlong) {
   convert("chat.gguf", "in");
   convert("in", "out");
   EXPECT_EQ(file("out/chat_template.jinja"), file("hf/chat_template.jinja"));
+  for (const char* token : {"bos_token", "eos_token"})
+    EXPECT_EQ(Json::parse(file("out/tokenizer_config.json")).at(token).string(), "<|endoftext|>") << "which the template writes";
   // Others have it in tokenizer_config.json, with whether a text begins with a token.
   fs::remove(folder_ / "hf/chat_template.jinja");
   fs::remove(folder_ / "Modelfile");

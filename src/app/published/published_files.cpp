@@ -16,8 +16,9 @@ namespace {
 
 namespace names = arch::huggingface;
 
-constexpr const char *end_key = "eos_token_id", *tokenizer_config_file = "tokenizer_config.json",
-                     *chat_template_file = "chat_template.jinja";
+using checkpoint::huggingface::chat_template_file, checkpoint::huggingface::tokenizer_config_file;
+
+constexpr const char* end_key = "eos_token_id";
 constexpr std::array<std::string_view, 3> token_keys = {"bos_token_id", end_key, "pad_token_id"};
 /// Beside generation_config.json these belong to the tokenizer.
 constexpr std::array<std::string_view, 5> small_files = {generation_file, tokenizer_config_file, "special_tokens_map.json",
@@ -80,7 +81,7 @@ Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads) 
       throw UserError(fmt::format("{}: byte {} is not valid UTF-8", path.string(), at), "write the file again, or remove it");
     files.set(std::string(name), std::move(text));
   }
-  if (!folder.chat_template().empty()) files.set(chat_template_file, folder.chat_template());
+  for (const auto& [name, text] : folder.texts().object()) files.set(name, text);
   if (!files.is_null()) facts.set(published_texts, std::move(files));
   return facts;
 }

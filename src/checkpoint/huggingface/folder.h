@@ -21,6 +21,7 @@ inline constexpr std::string_view config_file = "config.json";
 inline constexpr std::string_view weights_file = "model.safetensors";
 inline constexpr std::string_view index_file = "model.safetensors.index.json";
 inline constexpr std::string_view tokenizer_file = "tokenizer.json";
+inline constexpr const char *tokenizer_config_file = "tokenizer_config.json", *chat_template_file = "chat_template.jinja";
 
 /// Names of tensors by the shard that an index says they are in, a file of its folder; `what` names the index. Throws UserError.
 std::map<std::string, std::vector<std::string>> shards_of_index(std::string_view text, const std::string& what);
@@ -39,8 +40,8 @@ class Folder {
   const Json& config() const { return config_; }
   /// What says so: config.json's path, or a GGUF file's.
   std::string config_path() const { return gguf_ ? path_.string() : (path_ / config_file).string(); }
-  /// How a chat becomes a text, where a GGUF file says it; else empty.
-  const std::string& chat_template() const { return chat_template_; }
+  /// What a GGUF file says of what else a folder has: texts by the names of their files.
+  const Json& texts() const { return texts_; }
 
   struct Stored {
     io::SafetensorsEntry entry;
@@ -62,7 +63,7 @@ class Folder {
 
   io::Path path_;
   bool gguf_ = false;
-  std::string chat_template_;
+  Json texts_ = Json(Json::Object{});
   Json config_;
   std::vector<io::File> files_;
   std::unordered_map<std::string, Stored> tensors_;
