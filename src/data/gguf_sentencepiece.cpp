@@ -169,8 +169,9 @@ std::optional<SentencePieceLists> sentencepiece_lists(const Json& tokenizer, std
 
 namespace {
 
-/// Every pair of normal tokens whose text is one, by the scores of what they become.
-Json::Array merges_of(const SentencePieceLists& lists, const Ids& normal) {
+/// Every pair of normal tokens whose text is one, by the scores of what they become. Of equal scores llama.cpp takes the
+/// leftmost in a text, and merges have an order.
+Json::Array merges_of(const SentencePieceLists& lists, const Ids& normal, const std::string& what) {
   struct Merge {
     double score;
     std::int64_t merged, left, right;
@@ -188,6 +189,13 @@ Json::Array merges_of(const SentencePieceLists& lists, const Ids& normal) {
   });
   Json::Array all;
   const auto text = [&](std::int64_t id) { return lists.tokens[static_cast<std::size_t>(id)]; };
+  const auto tie = std::ranges::adjacent_find(
+      merges, [](const Merge& a, const Merge& b) { return a.score == b.score && a.merged != b.merged; });
+  if (tie != merges.end()) {
+    throw UserError(fmt::format("{}: its tokens {} and {} have one score, which orders no merges", what, text(tie->merged).dump(),
+                                text(std::next(tie)->merged).dump()),
+                    "take the tokenizer.json that the model was published with");
+  }
   for (const Merge& merge : merges) all.emplace_back(Json::Array{text(merge.left), text(merge.right)});
   return all;
 }
@@ -243,7 +251,7 @@ Json sentencepiece_json(const SentencePieceLists& lists, const Json& post_proces
                                              {"byte_fallback", true},
                                              {"ignore_merges", false},
                                              {"vocab", std::move(vocabulary)},
-                                             {"merges", merges_of(lists, normal)}})}};
+                                             {"merges", merges_of(lists, normal, what)}})}};
 }
 
 }  // namespace lockstep::data

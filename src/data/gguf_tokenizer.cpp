@@ -64,6 +64,12 @@ bool says(const Json& step, const char* key, bool usual) {
   return value != nullptr && value->is_bool() ? value->boolean() : usual;
 }
 
+/// Whether each match of a Split is a word: the patterns here leave nothing between them.
+bool keeps_matches(const Json& split) {
+  const std::string& behavior = split.at("behavior").string();
+  return behavior == "Isolated" || (behavior == "Removed" && says(split, "invert", false));
+}
+
 /// What a tokenizer.json splits texts by; nothing for what llama.cpp does not do.
 std::optional<bpe::Pattern> pattern_of(const Json& json) {
   for (const Json& step : steps_of(json, "normalizer", "normalizers")) {
@@ -74,11 +80,14 @@ std::optional<bpe::Pattern> pattern_of(const Json& json) {
   for (const Json& step : steps_of(json, "pre_tokenizer", "pretokenizers")) {
     const std::string& type = step.at("type").string();
     const Json* regex = type == "Split" ? step.at("pattern").find("Regex") : nullptr;
-    if (regex != nullptr && !pattern) {
+    if (regex != nullptr && !pattern && !bytes && keeps_matches(step)) {
       pattern = bpe::pattern_of(regex->string());
-    } else if (type == "ByteLevel" && !says(step, "add_prefix_space", true)) {
+      if (!pattern) return std::nullopt;
+    } else if (type == "ByteLevel" && !bytes && !says(step, "add_prefix_space", true)) {
       bytes = true;
-      if (!pattern && says(step, "use_regex", true)) pattern = bpe::Pattern::gpt2;
+      const bool words = says(step, "use_regex", true);
+      if (words && pattern.value_or(bpe::Pattern::gpt2) != bpe::Pattern::gpt2) return std::nullopt;
+      if (words) pattern = bpe::Pattern::gpt2;
     } else {
       return std::nullopt;
     }
@@ -240,6 +249,35 @@ Json gguf_of_tokenizer(const Tokenizer& tokenizer, std::int64_t vocabulary) {
                       {tokens_key, std::move(lists.tokens)},
                       {types_key, std::move(lists.types)},
                       {merges_key, std::move(lists.merges)}};
+}
+
+std::vector<std::string> lost_in_gguf(const Tokenizer& tokenizer) {
+  std::vector<std::string> lost;
+  if (tokenizer.name() != "bpe") return lost;
+  const Json json = Json::parse(tokenizer.tokenizer_json(), "tokenizer.json");
+  std::vector<std::string> tokens;
+  const Json* added = json.find("added_tokens");
+  for (const Json& token : added != nullptr && added->is_array() ? added->array() : Json::Array{}) {
+    const bool plain = !says(token, "lstrip", false) && !says(token, "rstrip", false) && !says(token, "single_word", false);
+    if (!plain) tokens.push_back(token.at("content").dump());
+  }
+  if (!tokens.empty())
+    lost.push_back(fmt::format("llama.cpp obeys no lstrip, rstrip or single_word of added tokens: texts with {}{} differ",
+                               tokens.front(), tokens.size() > 1 ? fmt::format(" and {} more", tokens.size() - 1) : ""));
+  for (const Json& step : steps_of(json, "normalizer", "normalizers")) {
+    if (step.at("type").string() == "NFC")
+      lost.emplace_back(
+          "llama.cpp brings no text into Unicode's form C, as the tokenizer does: ids of texts in another form differ");
+  }
+  if (tokenizer.begin_of_text().size() > 1)
+    lost.emplace_back("llama.cpp begins texts with one token, and the tokenizer with several: the first is written");
+  for (const Json& step : steps_of(json, "post_processor", "processors")) {
+    const Json* pieces = step.find("single");
+    const bool ends = pieces != nullptr ? !pieces->array().empty() && pieces->array().back().find("SpecialToken") != nullptr
+                                        : step.find("sep") != nullptr;
+    if (ends) lost.emplace_back("the tokenizer ends texts with a token, which is not written");
+  }
+  return lost;
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_gguf(const Json& pairs, const std::string& what) {

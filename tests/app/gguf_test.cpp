@@ -139,6 +139,29 @@ TEST_F(GgufCommand, TakesTheChatTemplateAlong) {
   EXPECT_EQ(file("Modelfile").find("TEMPLATE"), std::string::npos) << "Ollama takes the file's own";
 }
 
+// What a text begins with is the tokenizer's to say, where config.json names another token or none.
+TEST_F(GgufCommand, BeginsTextsAsTheTokenizerAndSaysWhatIsLost) {
+  ASSERT_EQ(lockstep({"prepare", at("text.txt"), "--tokenizer", "bpe:300", "--out", at("words")}).code, 0);
+  train("run", {rope[0], rope[1], rope[2], "data.dir=" + at("words")});
+  convert("run", "hf");
+  Json tokenizer = Json::parse(file("hf/tokenizer.json"));
+  Json::Array added = tokenizer.at("added_tokens").array();
+  const Json id = added[0].at("id"), name = added[0].at("content");
+  tokenizer.set("added_tokens", Json::Array{added[0].set("rstrip", true)});
+  const Json entry(Json::Object{{"id", name}, {"ids", Json::Array{id}}, {"tokens", Json::Array{name}}});
+  const Json front(Json::Object{{"SpecialToken", Json::Object{{"id", name}, {"type_id", 0}}}});
+  tokenizer.set("post_processor", Json::Object{{"type", "TemplateProcessing"},
+                                               {"single", Json::Array{front, Json::parse(R"({"Sequence": {"id": "A"}})")}},
+                                               {"pair", Json::Array{}},
+                                               {"special_tokens", Json::Object{{name.string(), entry}}}});
+  io::replace_file(folder_ / "hf/tokenizer.json", tokenizer.dump());
+  EXPECT_NE(convert("hf", "model.gguf").find("warning: llama.cpp obeys no lstrip, rstrip"), std::string::npos);
+  Team team(1);
+  const Json pairs = inspect_facts(at("model.gguf"), false, team).at("metadata");
+  EXPECT_TRUE(pairs.at("tokenizer.ggml.add_bos_token").boolean());
+  EXPECT_EQ(pairs.at("tokenizer.ggml.bos_token_id").integer(), id.integer());
+}
+
 TEST_F(GgufCommand, InspectShowsWhatIsInIt) {
   train("run", {"model.activation=gelu_tanh"});
   convert("run", "model.gguf", {"--type", "f16"});

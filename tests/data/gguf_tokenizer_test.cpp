@@ -130,6 +130,72 @@ TEST(GgufTokenizer, OfSentencePieceNamesWhatIsMissing) {
   EXPECT_SAYS("270 tokens and 1 scores", refused(Json(pairs).set("tokenizer.ggml.scores", Json::Array{1.0})));
 }
 
+// Of tokens with one score llama.cpp merges the leftmost first, and merges of a tokenizer.json have an order.
+TEST(GgufTokenizer, OfSentencePieceWithEqualScoresIsRefused) {
+  Json pairs = gguf_of_tokenizer(*tokenizer_from(sentencepiece()), 270);
+  EXPECT_NO_THROW(tokenizer_of_gguf(pairs, "some.gguf")) << "of tokens without merges nothing depends on the score";
+  Json::Array scores = pairs.at("tokenizer.ggml.scores").array();
+  scores[263] = scores[262];
+  EXPECT_SAYS("some.gguf: its tokens \"ab\" and \"\u2581a\" have one score, which orders no merges",
+              refused(pairs.set("tokenizer.ggml.scores", std::move(scores))));
+}
+
+std::string lost(const Json& json) {
+  std::string all;
+  for (const std::string& one : lost_in_gguf(*tokenizer_from(json))) all += one + "\n";
+  return all;
+}
+
+TEST(GgufTokenizer, SaysWhatLlamaCppCannotBeTold) {
+  Json json = sentencepiece();
+  EXPECT_EQ(lost(json), "");
+  EXPECT_TRUE(lost_in_gguf(*make_byte_tokenizer()).empty());
+  Json::Array added = json.at("added_tokens").array();
+  added[1].set("rstrip", true);
+  added[2].set("single_word", true);
+  EXPECT_SAYS("no lstrip, rstrip or single_word of added tokens: texts with \"<s>\" and 1 more differ",
+              lost(Json(json).set("added_tokens", std::move(added))));
+  const auto piece = [](const char* kind, const char* id) {
+    return Json(Json::Object{{kind, Json::Object{{"id", id}, {"type_id", 0}}}});
+  };
+  const auto with = [&](Json::Array single) {
+    const Json token(Json::Object{{"id", "<s>"}, {"ids", Json::Array{1}}, {"tokens", Json::Array{"<s>"}}});
+    return Json(json).set("post_processor", Json::Object{{"type", "TemplateProcessing"},
+                                                         {"single", std::move(single)},
+                                                         {"pair", Json::Array{}},
+                                                         {"special_tokens", Json::Object{{"<s>", token}}}});
+  };
+  const Json begin = piece("SpecialToken", "<s>"), text = piece("Sequence", "A");
+  EXPECT_EQ(lost(with({begin, text})), "");
+  EXPECT_EQ(lost(with({})), "");
+  EXPECT_SAYS("the tokenizer ends texts with a token", lost(with({text, begin})));
+  EXPECT_SAYS("begins texts with one token, and the tokenizer with several", lost(with({begin, begin, text})));
+  Json bytes = Json::parse(small()->tokenizer_json());
+  EXPECT_EQ(lost(bytes), "");
+  EXPECT_SAYS("Unicode's form C", lost(bytes.set("normalizer", Json::Object{{"type", "NFC"}})));
+}
+
+// A Split that leaves something out or joins it, and one whose words are split again.
+TEST(GgufTokenizer, ThatSplitsInAnotherWayIsRefused) {
+  const Json golden = Json::parse(io::read_file("tests/golden/data/tokens.json"));
+  const Json llama3 = golden.at("small").array()[1].at("tokenizer");
+  const auto written = [&](const auto& change) {
+    Json::Array steps = llama3.at("pre_tokenizer").at("pretokenizers").array();
+    change(steps);
+    const Json json = Json(llama3).set("pre_tokenizer", Json::Object{{"type", "Sequence"}, {"pretokenizers", std::move(steps)}});
+    return user_error([&] { gguf_of_tokenizer(*tokenizer_from(json), vocabulary); });
+  };
+  const char* const none = "llama.cpp has no tokenizer that splits as this one does";
+  EXPECT_NO_THROW(gguf_of_tokenizer(*tokenizer_from(llama3), vocabulary));
+  EXPECT_SAYS(none, written([](Json::Array& steps) { steps[0].set("behavior", "MergedWithNext"); }));
+  EXPECT_SAYS(none, written([](Json::Array& steps) { steps[0].set("behavior", "Removed"); }));
+  EXPECT_SAYS(none, written([](Json::Array& steps) { steps[1].set("use_regex", true); }));
+  EXPECT_SAYS(none, written([](Json::Array& steps) {
+                Json other = steps[0];
+                steps.insert(steps.begin(), other.set("pattern", Json::Object{{"Regex", "x"}}));
+              }));
+}
+
 // Characters of several bytes are merged of them, one after the other.
 TEST(GgufTokenizer, OfCharactersHasMergesThatMakeThem) {
   const Json pairs = gguf_of_tokenizer(*make_char_tokenizer("ab\xC3\xBC\xE2\x82\xAC"), 5);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "app/published/published_files.h"
 #include "arch/huggingface/config_json.h"
@@ -49,19 +50,6 @@ std::string chat_template(const Texts& texts, const Json& tokenizer_config) {
   return said != nullptr && said->is_string() ? said->string() : "";
 }
 
-/// Whether texts begin with a token of their own: tokenizer_config.json says so, or the template of tokenizer.json does it.
-bool adds_begin(const Json& tokenizer_config, const Json& tokenizer) {
-  if (const Json* said = member_of(tokenizer_config, "add_bos_token"); said != nullptr && said->is_bool()) return said->boolean();
-  const Json* post = member_of(tokenizer, "post_processor");
-  const Json* inner = post != nullptr ? member_of(*post, "processors") : nullptr;
-  const Json::Array all = inner != nullptr && inner->is_array() ? inner->array() : Json::Array{post != nullptr ? *post : Json()};
-  return std::ranges::any_of(all, [](const Json& one) {
-    const Json* single = member_of(one, "single");
-    return single != nullptr && single->is_array() && !single->array().empty() &&
-           member_of(single->array().front(), "SpecialToken") != nullptr;
-  });
-}
-
 std::string modelfile_of(const std::string& chat, const data::Tokenizer* tokenizer, const std::vector<std::int64_t>& ends) {
   const auto* const form =
       std::ranges::find_if(chat_forms, [&](const ChatForm& one) { return chat.find(one.mark) != std::string::npos; });
@@ -98,18 +86,26 @@ GgufFiles gguf_files(const Json& run, const arch::ModelConfig& config, Log& log)
   const std::unique_ptr<data::Tokenizer> tokenizer = described != nullptr ? data::make_tokenizer(*described) : nullptr;
   GgufFiles files{.pairs = Json::Object{{"tokenizer.ggml.model", "none"}}, .modelfile = {}};
   try {
-    if (tokenizer) files.pairs = data::gguf_of_tokenizer(*tokenizer, config.vocabulary);
+    if (tokenizer) {
+      files.pairs = data::gguf_of_tokenizer(*tokenizer, config.vocabulary);
+      for (const std::string& lost : data::lost_in_gguf(*tokenizer)) log.warning(lost);
+    }
   } catch (const UserError& error) {
     log.warning(fmt::format("no tokenizer is written: {}", error.problems().front().message));
   }
   const Json tokenizer_config = file_of(extras.texts, "tokenizer_config.json");
-  files.pairs.set("tokenizer.ggml.add_bos_token", adds_begin(tokenizer_config, file_of(extras.texts, "tokenizer.json")));
+  const auto front = tokenizer ? tokenizer->begin_of_text() : std::span<const std::int32_t>();
+  const Json* said = member_of(tokenizer_config, "add_bos_token");
+  const bool begins = said != nullptr && said->is_bool() ? said->boolean() : !front.empty();
+  files.pairs.set("tokenizer.ggml.add_bos_token", begins);
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
     const std::vector<std::int64_t> ids = arch::huggingface::token_ids(extras.generation, key, "config.json");
     const std::string name = key == std::string_view("pad_token_id") ? "padding_token_id" : key;
     if (!ids.empty() && ids.front() >= 0 && ids.front() < config.vocabulary)
       files.pairs.set("tokenizer.ggml." + name, ids.front());
   }
+  // llama.cpp begins texts with this one; config.json may name another than the tokenizer takes.
+  if (begins && !front.empty()) files.pairs.set("tokenizer.ggml.bos_token_id", std::int64_t{front.front()});
   const std::string chat = chat_template(extras.texts, tokenizer_config);
   if (!chat.empty()) files.pairs.set("tokenizer.chat_template", chat);
   files.modelfile =
