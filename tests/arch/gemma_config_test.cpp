@@ -57,6 +57,18 @@ TEST(GemmaConfig, GemmasOtherGatesAndDirectionsAreRefused) {
   EXPECT_NE(published_refusal("gemma-2-2b", "attn_logit_softcapping", "-1").find("attn_logit_softcapping"), std::string::npos);
 }
 
+// transformers fails at a null, and where the key is missing has a number that no layer uses.
+TEST(GemmaConfig, WithoutWindowsNoNullIsWritten) {
+  for (const char* name : {"gemma-2-2b", "gemma-3-1b-it"}) {
+    ModelConfig full = read_published(published_config(name)).config;
+    full.window = full.global_every = 0;
+    full.rope.local_theta = 0;
+    const Json json = to_json(full, family_of(full));
+    EXPECT_EQ(json.find("sliding_window"), nullptr) << name;
+    EXPECT_EQ(read_published(json).config, full) << name;
+  }
+}
+
 // configuration_gemma2.py, configuration_gemma3.py and modeling_gemma3.py of transformers 5 compute another model.
 TEST(GemmaConfig, WhatTransformersPassesOverIsRefused) {
   const auto expect = [](const Json& json, const char* said) {

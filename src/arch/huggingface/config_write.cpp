@@ -103,7 +103,7 @@ void set_parts(Json& json, const ModelConfig& config, Family family) {
       json.set("query_pre_attn_scalar", score_divisor(config));
       json.set("attn_logit_softcapping", config.attention_softcap > 0 ? Json(config.attention_softcap) : Json());
       json.set("final_logit_softcapping", config.logit_softcap > 0 ? Json(config.logit_softcap) : Json());
-      json.set("sliding_window", window);
+      if (config.window > 0) json.set("sliding_window", window);  // transformers asks for a number even where none is used
       json.set("layer_types", layer_types(config));
       if (config.global_every > 0) json.set("sliding_window_pattern", config.global_every);
       if (has_local_theta(config)) json.set("rope_local_base_freq", config.rope.local_theta);
