@@ -192,6 +192,33 @@ void check_gemma(const Architecture& architecture, const ModelConfig& config, co
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
+/// gemma3.cpp and phi3.cpp, load_arch_hparams: no window, or one of 0, and every layer sees all.
+void drop_unused(const Architecture& architecture, Json& config) {
+  for (const char* key : {"sliding_window", "final_logit_softcapping"}) {
+    const Json* value = config.find(key);
+    const bool none = value == nullptr ? architecture.name == "gemma3" : architecture.name != "gemma2" && value->number() == 0;
+    if (none) config.set(key, nullptr);
+  }
+}
+
+void set_rotation(const Json& pairs, const Architecture& architecture, const TensorFacts& tensors, std::string_view what,
+                  Json& config) {
+  constexpr double usual_theta = 10000;  // of every architecture: transformers has others
+  const Json* given = config.find("rope_theta");
+  const double theta = given != nullptr ? given->number() : usual_theta;
+  if (given == nullptr && architecture.name != "gpt2") config.set("rope_theta", usual_theta);
+  Json scaling = scaling_of_pairs(pairs, fmt::format("{}.", architecture.name), what);
+  if (!tensors.rope_factors.empty()) {
+    if (!scaling.is_null()) {
+      throw UserError(fmt::format("{}: it has \"{}\" and \"{}.rope.scaling\": two scalings of rotary positions", what,
+                                  rope_factors_name, architecture.name),
+                      "take the model from its Hugging Face folder");
+    }
+    scaling = scaling_of_factors(tensors.rope_factors, theta, what);
+  }
+  if (!scaling.is_null()) config.set("rope_scaling", std::move(scaling));
+}
+
 /// A value of a key that says that its part is not there.
 bool says_nothing(std::string_view key, const Json& value) {
   if (key.ends_with("attention.causal")) return value.is_bool() && value.boolean();  // false: later tokens are seen, too
@@ -306,25 +333,8 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
   config.set("tie_word_embeddings", !tensors.head);
   if (tensors.biases && (architecture.name == "llama" || architecture.name == "granite"))
     config.set("attention_bias", true).set("mlp_bias", true);
-  // gemma3.cpp and phi3.cpp, load_arch_hparams: no window, or one of 0, and every layer sees all.
-  for (const char* key : {"sliding_window", "final_logit_softcapping"}) {
-    const Json* value = config.find(key);
-    const bool none = value == nullptr ? architecture.name == "gemma3" : architecture.name != "gemma2" && value->number() == 0;
-    if (none) config.set(key, nullptr);
-  }
-  constexpr double usual_theta = 10000;  // of every architecture: transformers has others
-  const Json* theta = config.find("rope_theta");
-  if (theta == nullptr && architecture.name != "gpt2") config.set("rope_theta", usual_theta);
-  Json scaling = scaling_of_pairs(pairs, start, what);
-  if (!tensors.rope_factors.empty()) {
-    if (!scaling.is_null()) {
-      throw UserError(fmt::format("{}: it has \"{}\" and \"{}rope.scaling\": two scalings of rotary positions", what,
-                                  rope_factors_name, start),
-                      "take the model from its Hugging Face folder");
-    }
-    scaling = scaling_of_factors(tensors.rope_factors, theta != nullptr ? theta->number() : usual_theta, what);
-  }
-  if (!scaling.is_null()) config.set("rope_scaling", std::move(scaling));
+  drop_unused(architecture, config);
+  set_rotation(pairs, architecture, tensors, what, config);
   for (const char* key : {"bos_token_id", "eos_token_id"}) {
     if (const Json* id = pairs.find(fmt::format("tokenizer.ggml.{}", key))) config.set(key, *id);
   }
