@@ -200,6 +200,89 @@ TEST_F(HttpServer, StopsWhenWhatHadComeIsAnswered) {
   EXPECT_TRUE(idle.ended());
 }
 
+TEST_F(HttpServer, SilentConnectionsHoldNoThread) {
+  serve({.connections = 1, .waiting = 2, .idle_seconds = 300});
+  HttpClient first = client(), silent = client(), second = client();
+  for (int i = 0; i < 3; ++i) {
+    for (HttpClient* one : {&first, &second}) {
+      one->send(get);
+      EXPECT_EQ(one->answer().status, 200);
+    }
+  }
+  HttpClient third = client();  // more are kept than is allowed: the oldest, which is the silent one, is closed
+  third.send(get);
+  EXPECT_EQ(third.answer().status, 200);
+  EXPECT_TRUE(silent.ended());
+  first.send(get);
+  EXPECT_EQ(first.answer().status, 200);
+}
+
+TEST_F(HttpServer, ASilentConnectionIsClosedInTime) {
+  serve({.idle_seconds = 0.1});
+  HttpClient one = client();
+  one.send(get);
+  EXPECT_EQ(one.answer().status, 200);
+  EXPECT_TRUE(one.ended());
+}
+
+TEST_F(HttpServer, WhoConnectsWhileItEndsIsToldAtOnce) {
+  std::atomic<bool> asked = false, open = false;
+  serve({}, [&](const ServedRequest& request) {
+    asked = true;
+    while (!open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return echo(request);
+  });
+  HttpClient one = client();
+  one.send(get);
+  EXPECT_TRUE(support::comes_true([&] { return asked.load(); }));
+  server_->stop();
+  EXPECT_TRUE(support::comes_true([&] { return !HttpClient::listens(server_->port()); }));
+  open = true;
+  EXPECT_EQ(one.answer().status, 200);
+}
+
+// Who stands between a client and this would read another request than this does.
+TEST_F(HttpServer, RefusesARequestWhoseEndIsNotPlain) {
+  serve({});
+  const std::string inner = "GET /smuggled HTTP/1.1\r\n\r\n", size = std::to_string(inner.size());
+  for (const std::string& fields : std::vector<std::string>{
+           "GET / HTTP/1.1\r\nContent-Length: " + size, "HEAD / HTTP/1.1\r\nContent-Length: " + size,
+           "OPTIONS / HTTP/1.1\r\nTransfer-Encoding: chunked", "POST / HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: " + size,
+           "POST / HTTP/1.1\r\nContent-Length: 0\r\nTransfer-Encoding: chunked", "POST / HTTP/1.1\r\nContent-Length : " + size,
+           "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked", "POST / HTTP/1.1\r\nContent-Length: -1",
+           "POST / HTTP/1.1\r\nContent-Length: 1x"}) {
+    HttpClient one = client();
+    one.send(fields + "\r\n\r\n" + inner);
+    const HttpClient::Answer answer = one.answer_head();
+    EXPECT_EQ(answer.status, 400) << fields;
+    EXPECT_NE(answer.head.find("Connection: close\r\n"), std::string::npos) << answer.head;
+    EXPECT_EQ(one.text_to("smuggled").find("smuggled"), std::string::npos) << fields;
+    EXPECT_TRUE(one.ended());
+  }
+}
+
+TEST_F(HttpServer, ABodyIsAsLongAsIsSaidWhateverItIs) {
+  serve({});
+  HttpClient one = client();
+  one.send("POST /none HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(one.answer().body, "POST /none - ");
+  const std::string form(10000, 'a');
+  one.send("POST / HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 10000\r\n\r\n" + form);
+  EXPECT_EQ(one.answer().body, "POST / - " + form);
+  one.send("GET / HTTP/1.1\r\nRange: bytes=0-2\r\n\r\n");
+  EXPECT_EQ(one.answer().body, "GET / - ");
+}
+
+TEST_F(HttpServer, AnOldClientGetsAStreamWithoutChunks) {
+  serve({}, [](const ServedRequest&) {
+    return ServedAnswer{.type = "text/plain", .stream = [](const ServedAnswer::Put& put) { put("one ") && put("two"); }};
+  });
+  HttpClient one = client();
+  one.send("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n");
+  EXPECT_EQ(one.answer_head().head.find("chunked"), std::string::npos);
+  EXPECT_EQ(one.text_to("never"), "one two");
+}
+
 TEST_F(HttpServer, SaysWhyItCannotListen) {
   serve({});
   const auto message = [](const std::string& address, int port) {
@@ -212,6 +295,8 @@ TEST_F(HttpServer, SaysWhyItCannotListen) {
   };
   const std::string taken = message("127.0.0.1", server_->port());
   EXPECT_NE(taken.find("cannot listen at 127.0.0.1:"), std::string::npos) << taken;
+  EXPECT_EQ(place("127.0.0.1", 80), "127.0.0.1:80");
+  EXPECT_EQ(place("::1", 80), "[::1]:80");
   EXPECT_NE(message("192.0.2.1", 0).find("cannot listen at 192.0.2.1:0: "), std::string::npos);
   EXPECT_NE(message("no.such.host.invalid", 0).find("cannot listen at no.such.host.invalid: "), std::string::npos);
 }

@@ -20,13 +20,9 @@ namespace lockstep::support {
 
 class HttpClient {
  public:
-  explicit HttpClient(int port) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(static_cast<std::uint16_t>(port));
-    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(socket_, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
-  }
+  explicit HttpClient(int port) : HttpClient() { EXPECT_TRUE(connects(port)); }
+  /// Whether a connection to the port is taken.
+  static bool listens(int port) { return HttpClient().connects(port); }
   HttpClient(HttpClient&& other) noexcept : socket_(std::exchange(other.socket_, -1)), came_(std::move(other.came_)) {}
   ~HttpClient() { close(); }
   void close() {
@@ -84,6 +80,14 @@ class HttpClient {
   }
 
  private:
+  HttpClient() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  bool connects(int port) const {
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_port = htons(static_cast<std::uint16_t>(port));
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return connect(socket_, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
+  }
   bool more() {
     pollfd file{socket_, POLLIN, 0};
     char piece[4096];

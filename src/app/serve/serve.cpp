@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <chrono>
@@ -92,6 +93,7 @@ std::string fingerprint_of(const ServeOptions& options, std::string_view isa) {
 }
 
 void serve(const ServeOptions& options, Session& session) {
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);  // what a large request took goes back to the system; malloc would keep it for others
   Log log(stderr, Level::warning);
   std::vector<std::string> keys = keys_of(options.key_file);
   TextEngine engine(options.from, options.engine, session, log);
@@ -103,9 +105,9 @@ void serve(const ServeOptions& options, Session& session) {
       io::http::open_server(options.address, static_cast<int>(options.port),
                             {.connections = options.connections, .waiting = options.connections, .busy_body = Api::busy()},
                             [&](const io::http::ServedRequest& request) { return api.answer(request); });
-  fmt::print(stderr, "{} at http://{}:{}/v1: {} texts of up to {} tokens side by side, {} of keys and values{}\n", model.name,
-             options.address, server->port(), options.engine.texts, model.longest, format_bytes(engine.cache_bytes()),
-             model.chat != nullptr ? "" : "; no chat template");
+  fmt::print(stderr, "{} at http://{}/v1: {} texts of up to {} tokens side by side, {} of keys and values{}\n", model.name,
+             io::http::place(options.address, server->port()), options.engine.texts, model.longest,
+             format_bytes(engine.cache_bytes()), model.chat != nullptr ? "" : "; no chat template");
   const std::jthread watcher([&](const std::stop_token& ended) {
     while (!ended.stop_requested() && !signal.received()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     server->stop();

@@ -88,10 +88,7 @@ WatchServer::~WatchServer() {
   server_->stop();
 }
 
-std::string WatchServer::url() const {
-  const bool is_v6 = address_.find(':') != std::string::npos;
-  return fmt::format("http://{}:{}/", is_v6 ? "[" + address_ + "]" : address_, server_->port());
-}
+std::string WatchServer::url() const { return fmt::format("http://{}/", io::http::place(address_, server_->port())); }
 
 ServedAnswer WatchServer::answer(const ServedRequest& request) {
   ServedAnswer answer;

@@ -13,7 +13,6 @@ namespace lockstep::io::http {
 class Connection {
  public:
   virtual ~Connection() = default;
-  virtual int file() const = 0;
   // Each waits for as long as there is time.
   virtual bool readable() const = 0;
   virtual bool writable() const = 0;

@@ -15,9 +15,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <mutex>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/timer.h"
@@ -32,10 +33,6 @@ using Socket = std::unique_ptr<const int, decltype([](const int* file) {
                                  delete file;
                                })>;
 Socket socket_of(int file) { return Socket(file < 0 ? nullptr : new int(file)); }
-
-std::string place(const std::string& address, int port) {
-  return address.find(':') == std::string::npos ? fmt::format("{}:{}", address, port) : fmt::format("[{}]:{}", address, port);
-}
 
 /// Bound to the address, and listening.
 Socket listen_at(const std::string& address, int port) {
@@ -73,6 +70,11 @@ void write_all(int file, std::string_view text) {
   static_cast<void>(send(file, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
+void wake(int event) {
+  const std::uint64_t one = 1;
+  static_cast<void>(::write(event, &one, sizeof one));
+}
+
 /// Who asks has sent more than was read, perhaps: an answer is lost where a connection is closed before that has come.
 void close_gently(int file, int cut) {
   shutdown(file, SHUT_WR);
@@ -89,14 +91,8 @@ class TimedConnection final : public Connection {
   /// `cut`: when it can be read, nothing is waited for any more; -1: never.
   TimedConnection(int file, int cut, const ServerLimits& limits) : file_(file), cut_(cut), limits_(limits) {}
 
-  /// False: no further request comes in time, or `ending` can be read.
-  bool next(int ending) {
-    pollfd files[] = {{file_, POLLIN, 0}, {ending, POLLIN, 0}};
-    poll(files, 2, static_cast<int>(limits_.idle_seconds * 1e3));
-    until_ = now_seconds() + limits_.request_seconds;
-    return (files[0].revents & POLLIN) != 0;
-  }
-  int file() const override { return file_; }
+  /// A request begins to come.
+  void begin() { until_ = now_seconds() + limits_.request_seconds; }
   bool readable() const override { return wait(POLLIN, until_ - now_seconds()); }
   bool writable() const override { return !failed_ && wait(POLLOUT, limits_.write_seconds); }
   std::ptrdiff_t read(char* to, std::size_t size) override { return readable() ? recv(file_, to, size, 0) : -1; }
@@ -135,16 +131,53 @@ class TimedConnection final : public Connection {
   bool failed_ = false, asked_ = false;
 };
 
-/// Connections that wait for a thread.
+bool can_be_read(int file) {
+  pollfd one{file, POLLIN, 0};
+  return poll(&one, 1, 0) > 0;
+}
+
+/// Connections without a thread: silent ones, and those of which a request has come.
 class Queue {
  public:
-  /// Takes it, unless more than `most` wait.
-  bool add(Socket& connection, std::int64_t most) {
+  Queue() : changed_(socket_of(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {}
+  /// Keeps one until a request comes, or for so many seconds; of more than `most` the oldest is closed. False: no more are taken.
+  bool keep(Socket& connection, double seconds, std::int64_t most) {
     const std::lock_guard lock(mutex_);
-    if (std::ssize(waiting_) >= most + idle_) return false;
-    waiting_.push_back(std::move(connection));
-    came_.notify_one();
+    if (ended_) return false;
+    if (std::ssize(silent_) >= most) silent_.erase(silent_.begin());
+    silent_.push_back({std::move(connection), now_seconds() + seconds});
+    wake(*changed_);
     return true;
+  }
+  /// Waits until one of `files` or a silent connection can be read. What has a request is handed to a thread. Returns those that
+  /// have one while more than `most` wait.
+  std::vector<Socket> wait(std::span<pollfd> files, std::int64_t most) {
+    std::vector<pollfd> all(files.begin(), files.end());
+    all.push_back({*changed_, POLLIN, 0});
+    const std::size_t before = all.size();
+    double until = now_seconds() + 60;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const Silent& one : silent_) all.push_back({*one.connection, POLLIN, 0});
+      if (!silent_.empty()) until = silent_.front().until;
+    }
+    poll(all.data(), all.size(), static_cast<int>(1e3 * std::max(0.0, until - now_seconds())) + 1);
+    std::copy_n(all.begin(), files.size(), files.begin());
+    std::uint64_t changes = 0;
+    static_cast<void>(::read(*changed_, &changes, sizeof changes));
+    std::vector<Socket> refused;
+    const std::lock_guard lock(mutex_);
+    const double now = now_seconds();
+    std::size_t at = before;
+    std::erase_if(silent_, [&](Silent& one) {
+      while (at < all.size() && all[at].fd != *one.connection) ++at;  // those in between were closed
+      if (at == all.size() || all[at].revents == 0) return one.until <= now;
+      const bool full = std::ssize(waiting_) >= most + idle_;
+      (full ? refused : waiting_).push_back(std::move(one.connection));
+      came_.notify_one();
+      return true;
+    });
+    return refused;
   }
   /// Null: there will be no more.
   Socket next() {
@@ -154,20 +187,31 @@ class Queue {
     --idle_;
     if (waiting_.empty()) return nullptr;
     Socket connection = std::move(waiting_.front());
-    waiting_.pop_front();
+    waiting_.erase(waiting_.begin());
     return connection;
   }
+  /// What has come is still answered.
   void end() {
     const std::lock_guard lock(mutex_);
+    for (Silent& one : silent_) {
+      if (can_be_read(*one.connection)) waiting_.push_back(std::move(one.connection));
+    }
+    silent_.clear();
     ended_ = true;
     came_.notify_all();
   }
 
  private:
+  struct Silent {
+    Socket connection;
+    double until;
+  };
   std::mutex mutex_;
   std::condition_variable came_;
-  std::deque<Socket> waiting_;
-  std::int64_t idle_ = 0;
+  std::vector<Socket> waiting_;
+  std::vector<Silent> silent_;  ///< in the order of their times
+  Socket changed_;
+  std::int64_t idle_ = 0;  ///< threads
   bool ended_ = false;
 };
 
@@ -182,19 +226,17 @@ class OpenServer final : public Server {
         port_(port_of(*listening_)) {}
 
   int port() const override { return port_; }
-  void stop() override {
-    const std::uint64_t one = 1;
-    static_cast<void>(::write(*ending_, &one, sizeof one));
-  }
+  void stop() override { wake(*ending_); }
   void run() override {
     std::vector<std::jthread> threads;
     for (std::int64_t i = 0; i < limits_.connections; ++i) threads.emplace_back([this] { work(); });
     for (;;) {
       pollfd files[] = {{*listening_, POLLIN, 0}, {*ending_, POLLIN, 0}};
-      if (poll(files, 2, -1) < 0 && errno != EINTR) break;
+      for (const Socket& connection : queue_.wait(files, limits_.waiting)) refuse(*connection);
       if (files[1].revents != 0) break;
       if (files[0].revents != 0) accept_one();
     }
+    listening_.reset();  // who connects now is told at once
     queue_.end();
   }
 
@@ -207,24 +249,30 @@ class OpenServer final : public Server {
     }
     const int yes = 1;
     setsockopt(*connection, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    if (queue_.add(connection, limits_.waiting)) return;
-    write_all(*connection,
-              fmt::format("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: {}\r\nContent-Length: "
-                          "{}\r\nConnection: close\r\n\r\n{}",
-                          limits_.busy_type, limits_.busy_body.size(), limits_.busy_body));
-    shutdown(*connection, SHUT_WR);
+    keep(connection);
+  }
+  bool keep(Socket& connection) { return queue_.keep(connection, limits_.idle_seconds, limits_.connections + limits_.waiting); }
+  void refuse(int connection) const {
+    write_all(connection, fmt::format("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: {}\r\nContent-Length: "
+                                      "{}\r\nConnection: close\r\n\r\n{}",
+                                      limits_.busy_type, limits_.busy_body.size(), limits_.busy_body));
+    shutdown(connection, SHUT_WR);
   }
   void work() {
-    while (const Socket connection = queue_.next()) {
+    while (Socket connection = queue_.next()) {
       const int cut = limits_.drains ? -1 : *ending_;
       TimedConnection timed(*connection, cut, limits_);
       const auto handle = [&](ServedRequest request) {
         request.gone = [&] { return timed.gone(); };
         return handler_(request);
       };
-      while (timed.next(*ending_) && speaker_.answer(timed, limits_.body_bytes, handle)) {
-      }
-      close_gently(*connection, cut);
+      do {
+        timed.begin();
+        if (!speaker_.answer(timed, limits_.body_bytes, handle)) {
+          close_gently(*connection, cut);
+          break;
+        }
+      } while (!keep(connection) && can_be_read(*connection));
     }
   }
   ServerLimits limits_;
@@ -236,6 +284,10 @@ class OpenServer final : public Server {
 };
 
 }  // namespace
+
+std::string place(const std::string& address, int port) {
+  return address.find(':') == std::string::npos ? fmt::format("{}:{}", address, port) : fmt::format("[{}]:{}", address, port);
+}
 
 const std::string* ServedRequest::find(std::string_view name) const {
   const auto found = std::ranges::find_if(fields, [&](const auto& field) {

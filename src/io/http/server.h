@@ -45,6 +45,9 @@ struct ServedAnswer {
   std::function<void(const Put& put)> stream = {};
 };
 
+/// "127.0.0.1:80", "[::1]:80".
+std::string place(const std::string& address, int port);
+
 class Server {
  public:
   using Handler = std::function<ServedAnswer(const ServedRequest&)>;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "io/http/connection.h"
@@ -26,7 +27,7 @@ class Stream final : public httplib::Stream {
   ssize_t write(const char* from, std::size_t size) override { return connection_.write(from, size); }
   void get_remote_ip_and_port(std::string&, int&) const override {}
   void get_local_ip_and_port(std::string&, int&) const override {}
-  socket_t socket() const override { return connection_.file(); }
+  socket_t socket() const override { return 0; }  // the library waits at none, and takes none from FD_SETSIZE on
 
  private:
   Connection& connection_;
@@ -41,22 +42,22 @@ class OneRequest final : public httplib::Server {
     svr_sock_ = 0;  // else the library takes itself for shutting down
     set_payload_max_length(body_bytes);
     const auto serve = [this](const httplib::Request& asked, httplib::Response& answer) {
-      give(handler_(request_of(asked, 0)), answer);
+      give(handler_(request_of(asked, refused_ ? 400 : 0)), answer, asked.version);
     };
     Get("/", serve).Post("/", serve).Put("/", serve).Patch("/", serve).Delete("/", serve).Options("/", serve);
     set_error_handler([this](const httplib::Request& asked, httplib::Response& answer) {
       if (!answer.body.empty()) return;
       // What the library refuses by itself is answered as all else is; what follows in the connection is not understood.
-      refused_ = true;
+      ends_ = true;
       ServedAnswer own = handler_(request_of(asked, stream_.too_long() ? 413 : answer.status));
-      give(std::move(own), answer);
+      give(std::move(own), answer, asked.version);
     });
   }
 
   /// False: the connection is to be closed.
   bool answer() {
     bool closed = false;
-    return process(*this, stream_, closed, [this](httplib::Request& asked) { route(asked); }) && !closed && !refused_;
+    return process(*this, stream_, closed, [this](httplib::Request& asked) { route(asked); }) && !closed && !ends_;
   }
 
  private:
@@ -68,6 +69,38 @@ class OneRequest final : public httplib::Server {
     path_ = std::exchange(asked.path, "/");
     coding_ = asked.get_header_value("Content-Encoding");
     asked.headers.erase("Content-Encoding");
+    asked.headers.erase("Content-Type");  // the library takes a form apart, of 8 KiB at most
+    asked.ranges.clear();                 // an answer is given whole
+    refused_ = !ends_plainly(asked);
+    const bool has_end = asked.has_header("Content-Length") || asked.has_header("Transfer-Encoding");
+    if (refused_) asked.headers.erase("Transfer-Encoding");
+    if (refused_ || !has_end) {  // the library would read on until the connection ends
+      asked.headers.erase("Content-Length");
+      asked.set_header("Content-Length", "0");
+    }
+    ends_ = refused_ || asked.version == "HTTP/1.0";
+    if (ends_) {
+      asked.headers.erase("Connection");
+      asked.set_header("Connection", "close");
+    }
+  }
+
+  /// Whether all who read a request find the same end of it. What is behind it would else be a request to one of them, and a part
+  /// of this one to another (RFC 9112, 6.3 and 11.2). The library reads no body of a GET, and any "Content-Length : 5".
+  static bool ends_plainly(const httplib::Request& asked) {
+    std::string lengths, codings;
+    for (const auto& [name, value] : asked.headers) {
+      if (name.find_first_of(" \t") != std::string::npos) return false;
+      if (is(name, "content-length")) lengths += value + ",";
+      if (is(name, "transfer-encoding")) codings += value + ",";
+    }
+    const bool has_body = asked.method == "POST" || asked.method == "PUT" || asked.method == "PATCH" || asked.method == "DELETE";
+    if (!has_body) return codings.empty() && (lengths.empty() || lengths == "0,");
+    if (!codings.empty()) return lengths.empty() && is(codings, "chunked,");
+    return lengths.empty() || (lengths.size() > 1 && lengths.find_first_not_of("0123456789") == lengths.size() - 1);
+  }
+  static bool is(std::string_view text, std::string_view low) {
+    return std::ranges::equal(text, low, [](char a, char b) { return a == b || (a >= 'A' && a <= 'Z' && (a | 32) == b); });
   }
 
   ServedRequest request_of(const httplib::Request& asked, int refused) const {
@@ -78,16 +111,18 @@ class OneRequest final : public httplib::Server {
     return request;
   }
 
-  static void give(ServedAnswer own, httplib::Response& answer) {
+  static void give(ServedAnswer own, httplib::Response& answer, const std::string& version) {
     answer.status = own.status;
     for (const auto& [name, value] : own.fields) answer.set_header(name.c_str(), value.c_str());
     if (!own.stream) return answer.set_content(own.body, own.type.c_str());
-    answer.set_chunked_content_provider(own.type.c_str(), [write = std::move(own.stream)](std::size_t, httplib::DataSink& sink) {
+    const auto provide = [write = std::move(own.stream)](std::size_t, httplib::DataSink& sink) {
       bool taken = true;
       write([&](std::string_view piece) { return taken = taken && sink.write(piece.data(), piece.size()); });
       if (taken) sink.done();
       return taken;
-    });
+    };
+    if (version != "HTTP/1.0") return answer.set_chunked_content_provider(own.type.c_str(), provide);
+    answer.set_content_provider(own.type.c_str(), provide);  // it knows no chunks: the connection's end is the answer's
   }
 
   // Of version 0.11 (Debian 12) and of 0.16 and later (Debian 13).
@@ -103,7 +138,8 @@ class OneRequest final : public httplib::Server {
   Stream stream_;
   const Speaker::Handler& handler_;
   std::string path_, coding_;
-  bool refused_ = false;
+  bool refused_ = false;  ///< for where it ends is not told plainly
+  bool ends_ = false;     ///< the connection, behind its answer
 };
 
 class HttplibSpeaker final : public Speaker {
