@@ -186,12 +186,16 @@ std::string decode_prompt(const Tokenizer& tokenizer, std::span<const std::int32
   return tokenizer.decode(begins_with(prompt, begin) ? prompt.subspan(begin.size()) : prompt);
 }
 
+void begin_prompt(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
+  const std::span<const std::int32_t> begin = tokenizer.begin_of_text();
+  if (!begins_with(ids, begin)) ids.insert(ids.begin(), begin.begin(), begin.end());
+}
+
 std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::int64_t vocabulary, Log& log) {
   std::vector<std::int32_t> ids(tokenizer.room(prompt.size()));
   std::string unknown;
   ids.resize(tokenizer.encode(prompt, ids, unknown));
-  const std::span<const std::int32_t> begin = tokenizer.begin_of_text();
-  if (!ids.empty() && !begins_with(ids, begin)) ids.insert(ids.begin(), begin.begin(), begin.end());
+  if (!ids.empty()) begin_prompt(tokenizer, ids);
   if (!unknown.empty()) {
     log.warning(fmt::format("dropped from the prompt, because the vocabulary does not have them: {}", visible(unknown)));
   }

@@ -57,6 +57,9 @@ class Tokenizer {
   /// The text of `ids`: their bytes, but for the blank that some tokenizers put before a text.
   virtual std::string decode(std::span<const std::int32_t> ids) const;
 
+  /// Whether an id is a mark of the vocabulary's own and no text, as "<|im_start|>" (tokenizer.json: "special").
+  virtual bool is_special(std::int32_t) const { return false; }
+
  private:
   virtual std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string& unknown, bool goes_on) const = 0;
 };
@@ -72,6 +75,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& description);
 /// The token that ends a document of JSONL: the end of a text, or a line feed where the vocabulary has no token for it. Nothing
 /// for a vocabulary without either.
 std::optional<std::int32_t> document_end(const Tokenizer& tokenizer);
+
+/// Puts what a text begins with before a prompt, unless the prompt begins so itself.
+void begin_prompt(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
 
 /// The ids of a prompt for a model that knows the ids below `vocabulary`, behind those that a text begins with; characters
 /// outside the tokenizer's are dropped with one warning that lists them. Throws UserError for a token that the model does not

@@ -29,7 +29,16 @@ struct Workspace {
   NormalScratch normal;
   SplitScratch split;
   UnigramScratch unigram;
+
+  /// Gives back what a text took.
+  void forget() {
+    merging = {};
+    normal = {};
+    split = {};
+    unigram = {};
+  }
 };
+constexpr std::size_t most_kept = std::size_t{1} << 20;  // a word of so many bytes takes some hundred times as many
 
 // Lends a workspace to each thread that encodes, with the words that it remembers.
 class Workspaces {
@@ -75,6 +84,12 @@ std::vector<AddedToken> those(std::vector<AddedToken> tokens, bool normalized) {
   return tokens;
 }
 
+std::vector<bool> special_ids(const Model& model) {
+  std::vector<bool> special(model.tokens.size());
+  for (const AddedToken& token : model.added) special[static_cast<std::size_t>(token.id)] = token.special;
+  return special;
+}
+
 // The most ids of a text: one for each character that is a token, else one for each byte.
 std::size_t most_ids(const Model& model, std::string_view text) {
   std::size_t count = 0;
@@ -99,6 +114,7 @@ class BpeTokenizer final : public Tokenizer {
         decoder_(std::move(model.decoder)),
         end_(bpe::end_of_text(model.added)),
         front_(std::move(model.front)),
+        special_(special_ids(model)),
         written_(added == AddedTokens::ordinary ? std::vector<AddedToken>() : std::move(model.added)),
         json_(std::move(json)),
         tokens_(std::move(model.tokens)) {
@@ -126,6 +142,7 @@ class BpeTokenizer final : public Tokenizer {
     return (byte_level_ ? tokens_ : shown_)[static_cast<std::size_t>(id)];
   }
   bool has(std::int32_t id) const override { return Tokenizer::has(id) && !tokens_[static_cast<std::size_t>(id)].empty(); }
+  bool is_special(std::int32_t id) const override { return special_[static_cast<std::size_t>(id)]; }
   std::optional<std::int32_t> end_of_text() const override { return end_; }
   std::span<const std::int32_t> begin_of_text() const override { return front_; }
   std::size_t room(std::size_t bytes) const override {
@@ -221,6 +238,7 @@ class BpeTokenizer final : public Tokenizer {
       at += length;
     }
     workspace->merging.unknown.clear();
+    if (text.size() > most_kept) workspace->forget();
     workspaces_.give(std::move(workspace));
     return static_cast<std::size_t>(end - ids);
   }
@@ -287,6 +305,7 @@ class BpeTokenizer final : public Tokenizer {
   DecodeRule decoder_;
   std::optional<std::int32_t> end_;
   std::vector<std::int32_t> front_;
+  std::vector<bool> special_;                                     // by id
   std::vector<AddedToken> written_;                               // with the content that the file has
   std::vector<AddedToken> added_{sought(written_, normalizer_)};  // and with that which is sought
   AddedTokenFinder in_text_{those(added_, false)}, in_normal_text_{those(added_, true)};
