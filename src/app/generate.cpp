@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,11 +12,11 @@
 #include "app/cli/commands.h"
 #include "app/cli/other_words.h"
 #include "app/loaded_model.h"
-#include "app/published/published_files.h"
 #include "app/published/text_habits.h"
 #include "app/sampling_options.h"
 #include "base/terminal.h"
 #include "base/text/utf8.h"
+#include "base/units.h"
 #include "io/file.h"
 #include "lab/machine.h"
 #include "train/texts/texts.h"
@@ -78,19 +77,6 @@ void put(std::string_view text) {
   if (!say(stdout, text)) throw SystemError(fmt::format("the output cannot be written: {}", std::strerror(errno)));
 }
 
-/// Tells what is taken from the model's publisher, and what is not.
-train::SampleOptions sampling_of(const GenerateOptions& options, const TextHabits& habits, Log& log) {
-  std::vector<std::string> taken;
-  train::SampleOptions sampling = options.sampling.sampling(habits, taken);
-  sampling.tokens = options.tokens;
-  if (!taken.empty())
-    log.warning(fmt::format("{} says {}: taken, for the command does not", generation_file, fmt::join(taken, " ")));
-  if (!habits.generation.undone.empty())
-    log.warning(fmt::format("{}: {}, which generate does not do: transformers writes other texts", generation_file,
-                            fmt::join(habits.generation.undone, ", ")));
-  return sampling;
-}
-
 void generate(const GenerateOptions& options, Session& session) {
   Log log(stderr, session.lead() ? Level::warning : Level::critical);
   const std::string text = prompt_text(options.prompt);
@@ -112,15 +98,22 @@ void generate(const GenerateOptions& options, Session& session) {
   } else {
     stops.insert(stops.end(), habits.generation.stops.begin(), habits.generation.stops.end());
   }
+  train::SampleOptions sampling = options.sampling.sampling(habits, log);
+  sampling.tokens = options.tokens;
+  warn_of_undone(habits, log);
   const train::TextsRequest request{.texts = options.samples,
                                     .prompt = data::encode_prompt(*loaded.tokenizer, text, vocabulary, log),
-                                    .sampling = sampling_of(options, habits, log),
+                                    .sampling = std::move(sampling),
                                     .ends = std::move(habits.ends),
                                     .stops = std::move(stops),
                                     .behind = options.samples > 1 ? "\n---------------\n" : "\n"};
   if (request.prompt.empty()) {
     throw UserError(fmt::format("nothing of the prompt \"{}\" is in the model's vocabulary", options.prompt),
                     "use characters of the text it was trained on");
+  }
+  if (const std::int64_t most = loaded.inference->context().config.block_size, size = std::ssize(request.prompt); size > most) {
+    log.warning(fmt::format("the prompt has {} tokens, and the model reads {}: the first {} are left out", format_count(size),
+                            format_count(most), format_count(size - most)));
   }
   loaded.inference->prepack();
   train::TextSampler sampler(loaded.inference->share());

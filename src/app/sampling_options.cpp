@@ -1,9 +1,12 @@
 #include "app/sampling_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <limits>
+
+#include "app/published/published_files.h"
 
 namespace lockstep::app {
 namespace {
@@ -37,16 +40,20 @@ void SamplingOptions::check(std::vector<Problem>& problems) const {
   require(seed >= 0, fmt::format("--seed {}: must not be negative", seed), "--seed 1337");
 }
 
-train::SampleOptions SamplingOptions::sampling(const TextHabits& habits, std::vector<std::string>& taken) const {
+train::SampleOptions SamplingOptions::sampling(const TextHabits& habits, Log& log) const {
+  std::vector<std::string> taken;
   train::SampleOptions sampling{.seed = static_cast<std::uint64_t>(seed), .never = habits.never};
   const auto choose = [&](auto& target, const auto& said, const auto& theirs, std::string_view name) {
     if (!said && theirs) taken.push_back(fmt::format("--{} {}", name, *theirs));
     target = said.value_or(theirs.value_or(target));
   };
   choose(sampling.temperature, temperature, habits.generation.temperature, "temperature");
-  if (sampling.temperature <= 0) return sampling;
-  choose(sampling.top_k, top_k, habits.generation.top_k, "top-k");
-  choose(sampling.top_p, top_p, habits.generation.top_p, "top-p");
+  if (sampling.temperature > 0) {
+    choose(sampling.top_k, top_k, habits.generation.top_k, "top-k");
+    choose(sampling.top_p, top_p, habits.generation.top_p, "top-p");
+  }
+  if (!taken.empty())
+    log.warning(fmt::format("{} says {}: taken, for the command does not", generation_file, fmt::join(taken, " ")));
   return sampling;
 }
 

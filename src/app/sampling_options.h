@@ -10,6 +10,7 @@
 #include "app/cli/command_line.h"
 #include "app/published/text_habits.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "train/sample.h"
 
 namespace lockstep::app {
@@ -24,8 +25,8 @@ struct SamplingOptions {
   void declare(CommandLine& line, const std::string& seed_meaning);
   /// Behind parsing.
   void check(std::vector<Problem>& problems) const;
-  /// What the user said, else what the model's publisher did, which is appended to `taken` ("--top-k 20"), else the usual.
-  train::SampleOptions sampling(const TextHabits& habits, std::vector<std::string>& taken) const;
+  /// What the user said, else what the model's publisher did, which is logged ("--top-k 20"), else the usual.
+  train::SampleOptions sampling(const TextHabits& habits, Log& log) const;
 };
 
 }  // namespace lockstep::app

@@ -155,8 +155,8 @@ TEST(CommandLine, WhatIsNoNumberHereIsNamedAsItWasTyped) {
   for (const char* text : {"99999999999", "2147483648", "-2147483648", "99999999999999999999"}) {
     for (const char* option : {"--count", "--seed"}) {
       EXPECT_EQ(problems({"in", fmt::format("{}={}", option, text)}),
-                std::vector<std::string>{fmt::format(
-                    "{}: '{}' is not an integer from -2147483647 to 2147483647 -> see lockstep try --help", option, text)});
+                std::vector<std::string>{fmt::format("{}: '{}' is not an integer of at {}2147483647 -> see lockstep try --help",
+                                                     option, text, text[0] == '-' ? "least -" : "most ")});
     }
   }
   for (const char* text : {"nan", "inf", "-inf", "1e999"}) {

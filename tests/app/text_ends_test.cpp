@@ -181,13 +181,25 @@ TEST_F(TextEnds, SamplingIsThePublishersUnlessTheUserSays) {
   EXPECT_EQ(with({"--temperature", "0.8", "--top-k", "16", "--top-p", "1"}).err.find("generation_config"), std::string::npos);
   set("generation_config.json", "repetition_penalty", 1.2);
   set("generation_config.json", "suppress_tokens", Json::Array{id_of("e")});
-  EXPECT_NE(with({}).err.find("repetition_penalty is 1.2, which generate does not do"), std::string::npos) << with({}).err;
+  EXPECT_NE(with({}).err.find("repetition_penalty is 1.2, which is not done here"), std::string::npos) << with({}).err;
   set("generation_config.json", "stop_strings", "o");
   const Outcome stopped = wild("model");
   EXPECT_EQ(stopped.out.find('o', 3), std::string::npos) << stopped.out;
   set("generation_config.json", "unheard_of", 1);
   EXPECT_EQ(with({}).code, 2);
   EXPECT_NE(with({}).err.find("\"unheard_of\" is 1: this key is not known"), std::string::npos) << with({}).err;
+}
+
+TEST_F(TextEnds, WhatOfAPromptIsNotReadIsTold) {
+  done(words("run", {"train.max_iters=2", "train.eval_interval=2"}));  // reads 12 tokens
+  const auto with = [&](const char* prompt) {
+    const Outcome outcome = lockstep({"generate", at("run"), "--prompt", prompt, "--tokens", "3", "--threads", "1"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_EQ(with("the quick br").find("left out"), std::string::npos);
+  const std::string told = with("the quick brown");
+  EXPECT_NE(told.find("the prompt has 15 tokens, and the model reads 12: the first 3 are left out"), std::string::npos) << told;
 }
 
 TEST_F(TextEnds, ATextEndsBeforeAStopText) {

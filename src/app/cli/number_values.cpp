@@ -24,7 +24,7 @@ bool read_number(const std::string& text, std::int64_t& target, std::int64_t mos
 
 std::string integer_bounds(const std::string& text, std::int64_t most) {
   const bool digits = text.size() > 1 && text.find_first_not_of("0123456789", text[0] == '-' ? 1 : 0) == std::string::npos;
-  return digits ? fmt::format(" from -{} to {}", most, most) : "";
+  return !digits ? "" : text[0] == '-' ? fmt::format(" of at least -{}", most) : fmt::format(" of at most {}", most);
 }
 
 std::string number_bounds(const std::string& text) {

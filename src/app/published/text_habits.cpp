@@ -32,6 +32,19 @@ std::vector<std::int64_t> ends_of(const Json& facts, const names::Generation& ge
 
 std::vector<std::int64_t> ends_of(const Json& facts) { return ends_of(facts, generation_of(facts)); }
 
+std::optional<std::int32_t> mark_of(const data::Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::int32_t> ids(tokenizer.room(text.size()));
+  std::string unknown;
+  ids.resize(tokenizer.encode(text, ids, unknown, true));
+  return ids.size() == 1 && tokenizer.is_special(ids.front()) ? std::optional(ids.front()) : std::nullopt;
+}
+
+void warn_of_undone(const TextHabits& habits, Log& log) {
+  if (!habits.generation.undone.empty())
+    log.warning(fmt::format("{}: {}, which is not done here: transformers writes other texts", generation_file,
+                            fmt::join(habits.generation.undone, ", ")));
+}
+
 TextHabits text_habits(const Json& run, const data::Tokenizer* tokenizer, std::int64_t vocabulary, Log& log) {
   const Json* published = member(run, published_key);
   const Json facts = published != nullptr ? *published : Json();
@@ -52,6 +65,9 @@ TextHabits text_habits(const Json& run, const data::Tokenizer* tokenizer, std::i
   if (tokenizer != nullptr) {
     if (const std::optional<std::int32_t> usual = tokenizer->end_of_text()) add(*usual);
     habits.never = data::missing_ids(*tokenizer, vocabulary);
+    for (const std::string& stop : habits.generation.stops) {
+      if (const std::optional<std::int32_t> mark = mark_of(*tokenizer, stop)) add(*mark);
+    }
   }
   for (const std::int64_t id : habits.generation.suppressed) {
     if (id >= 0 && id < vocabulary) habits.never.push_back(static_cast<std::int32_t>(id));

@@ -3,6 +3,8 @@
 // How texts of a model are written where the user does not say: which tokens end one, and what its publisher draws tokens by.
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "arch/huggingface/generation_json.h"
@@ -17,6 +19,12 @@ struct TextHabits {
   std::vector<std::int32_t> never;           ///< ids that are not drawn: they are no tokens, or their publisher says so
   arch::huggingface::Generation generation;  ///< empty where there is no generation_config.json
 };
+
+/// The special token that a text is, which answers do not show: where it ends a text, its token does.
+std::optional<std::int32_t> mark_of(const data::Tokenizer& tokenizer, std::string_view text);
+
+/// Warns of what generation_config.json asks for and is not done here.
+void warn_of_undone(const TextHabits& habits, Log& log);
 
 /// By a manifest's `run` (published_files.h) and its tokenizer, which may be null. Warns of ends that are no tokens of a model of
 /// `vocabulary`. Throws UserError for a generation_config.json that is not understood.

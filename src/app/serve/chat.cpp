@@ -14,6 +14,7 @@
 #include "app/cli/day.h"
 #include "app/sampling_options.h"
 #include "app/serve/text_engine.h"
+#include "app/serve/text_service.h"
 #include "base/terminal.h"
 #include "base/text/utf8.h"
 #include "data/chat/message.h"
@@ -91,7 +92,11 @@ void put(std::string_view text) {
 
 class Chat {
  public:
-  Chat(const ChatOptions& options, TextEngine& engine) : options_(options), engine_(engine), prompts_(is_terminal(stdin)) {
+  Chat(const ChatOptions& options, TextEngine& engine, Log& log)
+      : options_(options),
+        engine_(engine),
+        sampling_(options.sampling.sampling(engine.model().habits, log)),
+        prompts_(is_terminal(stdin)) {
     if (engine.model().chat == nullptr) {
       throw UserError(fmt::format("{} has no chat template", options.from.model),
                       "name one: --chat-template chatml (or a file); `lockstep generate` continues a text without one");
@@ -200,8 +205,7 @@ class Chat {
       throw ApiError(400, fmt::format("the conversation has {} tokens, and may have {} with its answer: /system begins again",
                                       prompt.size(), model.longest));
     }
-    std::vector<std::string> taken;
-    train::SampleOptions sampling = options_.sampling.sampling(model.habits, taken);
+    train::SampleOptions sampling = sampling_;
     sampling.tokens = std::min(options_.tokens, model.longest - std::ssize(prompt));
     sampling.number = tries_;
     const std::int64_t place = engine_.batch().begin({.prompt = prompt, .sampling = sampling}).value();
@@ -215,7 +219,7 @@ class Chat {
     for (bool writes = true; writes;) {
       engine_.batch().step([&](const train::WrittenToken& written) {
         const bool ends = std::ranges::find(model.habits.ends, written.token.token) != model.habits.ends.end();
-        if (!ends) show(stop.add(model.tokenizer->bytes(written.token.token)));
+        if (!ends) show(stop.add(shown_bytes(*model.tokenizer, written.token.token, false)));
         writes = !ends && !stop.found() && !written.last;
         if (!writes && !written.last) engine_.batch().end(place);
       });
@@ -231,6 +235,7 @@ class Chat {
 
   const ChatOptions& options_;
   TextEngine& engine_;
+  const train::SampleOptions sampling_;
   bool prompts_;  ///< a person types
   Json::Array messages_;
   std::int64_t tries_ = 0;  ///< of the last message
@@ -242,7 +247,7 @@ int run(const Arguments& arguments) {
   run_on_ranks(options.from.ranks(), [&](Session& session) {
     Log log(stderr, Level::warning);
     TextEngine engine(options.from, options.engine, session, log);
-    Chat(options, engine).run();
+    Chat(options, engine, log).run();
   });
   return 0;
 }

@@ -57,6 +57,7 @@ TextEngine::TextEngine(const ModelOptions& from, const TextEngineOptions& option
             .chat = chat_ ? &*chat_ : nullptr,
             .habits = text_habits(loaded_.manifest.run, loaded_.tokenizer.get(), config.vocabulary, log),
             .most_choices = options.texts};
+  warn_of_undone(model_.habits, log);
 }
 
 }  // namespace lockstep::app

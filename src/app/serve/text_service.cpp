@@ -23,7 +23,7 @@ void Writing::finish(Ending ending) {
 
 void Writing::add(const train::WrittenToken& written, const data::Tokenizer& tokenizer) {
   const std::lock_guard lock(mutex_);
-  part_.bytes += stop_.add(tokenizer.bytes(written.token.token));
+  part_.bytes += stop_.add(shown_bytes(tokenizer, written.token.token, asked_.shows_special));
   ++part_.count;
   if (asked_.text.likely >= 0) part_.tokens.push_back({written.token, {written.likely.begin(), written.likely.end()}});
   came_.notify_one();

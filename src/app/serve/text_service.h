@@ -21,7 +21,13 @@ struct AskedText {
   train::WantedText text;
   std::vector<std::int32_t> ends;  ///< tokens that end it, and are not in it
   std::vector<std::string> stops;  ///< texts, none empty, that do so too
+  bool shows_special = false;
 };
+
+/// What a reader is shown of a token: nothing of a mark as "<|im_start|>", unless it is to be there.
+inline std::string_view shown_bytes(const data::Tokenizer& tokenizer, std::int32_t token, bool shows_special) {
+  return shows_special || !tokenizer.is_special(token) ? tokenizer.bytes(token) : "";
+}
 
 /// Why a text ended.
 enum class Ending : std::uint8_t { none, stop, length, abandoned };
