@@ -1,51 +1,23 @@
 // The server of a trained model, as clients of OpenAI's API meet it.
 
-#include <optional>
-
-#include "app/server_process.h"
-#include "app/train_command.h"
-#include "io/plugin.h"
+#include "app/served_run.h"
+#include "base/text/utf8.h"
 
 namespace lockstep::app {
 namespace {
 
-using support::HttpClient;
-
-/// A run of which `serve` is a process; its model has a context of 64 tokens.
-class Serve : public TrainCommand {
+class Serve : public ServedRun {
  protected:
-  void SetUp() override {
-    if (io::open_plugin("http").object == nullptr) GTEST_SKIP() << "cpp-httplib is not installed";
-    TrainCommand::SetUp();
-    ASSERT_EQ(lockstep(words("run", {"model.block_size=200", "train.max_iters=4"})).code, 0);
+  /// Of documents, whose tokens are bytes.
+  void start_of_bytes() {
+    const std::string bytes = (folder_ / "bytes").string();
+    std::string texts;
+    for (int i = 0; i < 400; ++i) texts += "{\"text\": \"the quick brown fox\"}\n";
+    io::replace_file(folder_ / "texts.jsonl", texts);
+    ASSERT_EQ(lockstep({"prepare", folder_ / "texts.jsonl", "--tokenizer", "byte", "--out", bytes}).code, 0);
+    ASSERT_EQ(lockstep(words("of_bytes", {"data.dir=" + bytes, "model.block_size=200", "train.max_iters=4"})).code, 0);
+    start({}, "of_bytes");
   }
-  void start(std::vector<std::string> more = {}, const char* run = "run") {
-    std::vector<std::string> all = {"serve", (folder_ / run).string(), "--port", "0", "--threads", "1"};
-    all.insert(all.end(), more.begin(), more.end());
-    server_.emplace(all, folder_ / "said", "http://127.0.0.1:([0-9]+)/v1");
-  }
-  HttpClient client() const { return server_->client(); }
-  HttpClient::Answer ask(const std::string& path, const std::string& body, const std::string& fields = "") const {
-    HttpClient one = client();
-    one.post(path, body, fields);
-    return one.answer();
-  }
-  Json completion(const std::string& body) const {
-    const HttpClient::Answer answer = ask("/v1/completions", body);
-    EXPECT_EQ(answer.status, 200) << answer.body;
-    return Json::parse(answer.body);
-  }
-  static std::string text_of(const Json& answer, std::size_t choice = 0) {
-    return answer.at("choices").array().at(choice).at("text").string();
-  }
-  double metric(const std::string& name) const {
-    HttpClient one = client();
-    one.send("GET /metrics HTTP/1.1\r\n\r\n");
-    const std::string text = one.answer().body;
-    const std::size_t at = text.find("\n" + name + " ");
-    return at == std::string::npos ? -1 : std::atof(text.c_str() + at + name.size() + 2);
-  }
-  std::optional<ServerProcess> server_;
 };
 
 TEST_F(Serve, WritesWhatGenerateWrites) {
@@ -117,6 +89,55 @@ TEST_F(Serve, StopTextsEndAText) {
   EXPECT_EQ(answer.at("choices").array()[0].at("finish_reason").string(), "stop");
 }
 
+TEST_F(Serve, EachPromptOfAListHasAsManyTokensAsItWouldAlone) {
+  start();
+  const std::string many(150, 'a');
+  const Json answer = completion(R"({"prompt": ["a", ")" + many + R"("], "max_tokens": 100, "seed": 1})");
+  EXPECT_EQ(text_of(answer, 0).size(), 100U);
+  EXPECT_EQ(text_of(answer, 1).size(), 50U);
+  EXPECT_EQ(text_of(answer, 0), text_of(completion(R"({"prompt": "a", "max_tokens": 100, "seed": 1})")));
+}
+
+TEST_F(Serve, TheDrawnTokenIsAmongTheLikelyOnes) {
+  start();
+  const Json answer = completion(R"({"prompt": "a", "max_tokens": 40, "seed": 1, "temperature": 5, "logprobs": 1})");
+  const Json& told = answer.at("choices").array()[0].at("logprobs");
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < 40; ++i) {
+    const Json& top = told.at("top_logprobs").array()[i];
+    const Json* drawn = top.find(told.at("tokens").array()[i].string());
+    ASSERT_NE(drawn, nullptr) << top.dump();
+    EXPECT_EQ(drawn->number(), told.at("token_logprobs").array()[i].number());
+    others += top.object().size() - 1;
+  }
+  EXPECT_GT(others, 0U);
+}
+
+// Places are of the text that is answered, where bytes that are no characters are U+FFFD.
+TEST_F(Serve, TextOffsetsAreThoseOfTheText) {
+  start_of_bytes();
+  int compared = 0;
+  for (int seed = 0; seed < 5; ++seed) {
+    const Json choice = completion(R"({"prompt": "the", "max_tokens": 60, "temperature": 5, "logprobs": 0, "seed": )" +
+                                   std::to_string(seed) + "}")
+                            .at("choices")
+                            .array()[0];
+    std::vector<std::string> characters;
+    for (const char byte : choice.at("text").string()) {
+      if (!is_continuation(byte)) characters.emplace_back();
+      characters.back() += byte;
+    }
+    const Json& told = choice.at("logprobs");
+    for (std::size_t i = 0; i < told.at("tokens").array().size(); ++i) {
+      const std::string& token = told.at("tokens").array()[i].string();
+      if (token.starts_with("bytes:")) continue;
+      EXPECT_EQ(characters.at(told.at("text_offset").array()[i].integer()), token) << i;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 20);
+}
+
 TEST_F(Serve, EqualPromptsOfAListAreEachDrawnUnlessASeedIsGiven) {
   start();
   const std::string body = R"({"prompt": ["the", "the"], "max_tokens": 60, "temperature": 5)";
@@ -127,13 +148,7 @@ TEST_F(Serve, EqualPromptsOfAListAreEachDrawnUnlessASeedIsGiven) {
 
 // An end token comes where the next bytes might have been those of a stop text.
 TEST_F(Serve, TheBeginningOfAStopTextStaysWhereATextEnds) {
-  const std::string bytes = (folder_ / "bytes").string();
-  std::string texts;
-  for (int i = 0; i < 400; ++i) texts += "{\"text\": \"the quick brown fox\"}\n";
-  io::replace_file(folder_ / "texts.jsonl", texts);
-  ASSERT_EQ(lockstep({"prepare", folder_ / "texts.jsonl", "--tokenizer", "byte", "--out", bytes}).code, 0);
-  ASSERT_EQ(lockstep(words("of_bytes", {"data.dir=" + bytes, "model.block_size=200", "train.max_iters=4"})).code, 0);
-  start({}, "of_bytes");
+  start_of_bytes();
   const auto ask_with = [&](int seed, const std::string& stop) {
     return completion(R"({"prompt": "the", "max_tokens": 150, "temperature": 5, "seed": )" + std::to_string(seed) + stop + "}");
   };
@@ -198,6 +213,14 @@ TEST_F(Serve, RefusesWrongRequests) {
       {R"({"prompt": "a", "frequency_penalty": -0.5})", "'frequency_penalty' is -0.5"},
       {R"({"prompt": "a", "response_format": {"type": "json_object"}})", "'response_format' is"},
       {R"({"prompt": "a", "tool_choice": "required"})", "'tool_choice' is"},
+      {R"({"prompt": "a", "min_p": 0.9})", "'min_p' is 0.9: it must be 0"},
+      {R"({"prompt": "a", "repetition_penalty": 2})", "'repetition_penalty' is 2: it must be 1"},
+      {R"({"prompt": "a", "stop_token_ids": [5]})", "'stop_token_ids' is [5]: it must be []"},
+      {R"({"prompt": "a", "ignore_eos": true})", "'ignore_eos' is true: it must be false"},
+      {R"({"prompt": "a", "functions": [{"name": "f"}]})", "'functions' is"},
+      {R"({"prompt": "a", "function_call": {"name": "f"}})", "'function_call' is"},
+      {R"({"prompt": "a", "temprature": 0})", "'temprature' is not known here: leave it out, or did you mean 'temperature'?"},
+      {R"({"prompt": "a", "guided_regex": "b"})", "'guided_regex' is not known here"},
       {R"({"prompt": "a", "stream_options": {"include_usage": 1}})", "'include_usage' is 1: it must be true or false"},
   };
   for (const Case& one : cases) {
@@ -211,18 +234,22 @@ TEST_F(Serve, RefusesWrongRequests) {
   EXPECT_EQ(answer.status, 400);
   EXPECT_NE(answer.body.find("context_length_exceeded"), std::string::npos) << answer.body;
   EXPECT_EQ(ask("/v1/nothing", "{}").status, 404);
-  EXPECT_EQ(ask("/v1/models", "{}").status, 405);
+  const HttpClient::Answer posted = ask("/v1/models", "{}");
+  EXPECT_EQ(posted.status, 405);
+  EXPECT_NE(posted.head.find("Allow: GET, HEAD\r\n"), std::string::npos) << posted.head;
   EXPECT_EQ(ask("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}]})").status, 400) << "no template";
   EXPECT_EQ(ask("/v1/completions", "x", "Content-Encoding: gzip\r\n").status, 415);
 }
 
-TEST_F(Serve, WhatChangesNothingIsTakenAndWhatIsUnknownIsTold) {
+TEST_F(Serve, WhatChangesNoTextIsTakenAndTold) {
   start({"--name", "tiny"});
   const HttpClient::Answer ignored =
-      ask("/v1/completions", R"({"prompt": "a", "max_tokens": 1, "user": "x", "logit_bias": {}, "echo": false, "suffix": null,)"
-                             R"( "best_of": 1, "presence_penalty": 0, "response_format": {"type": "text"}, "strange": 1})");
+      ask("/v1/completions",
+          R"({"prompt": "a", "max_tokens": 1, "user": "x", "logit_bias": {}, "echo": false, "suffix": null,)"
+          R"( "best_of": 1, "presence_penalty": 0.0, "response_format": {"type": "text"}, "metadata": {}, "min_p": 0,)"
+          R"( "repetition_penalty": 1.0, "stop_token_ids": [], "function_call": "none", "strange": null})");
   EXPECT_EQ(ignored.status, 200) << ignored.body;
-  EXPECT_NE(ignored.head.find("X-Lockstep-Ignored: user, strange\r\n"), std::string::npos) << ignored.head;
+  EXPECT_NE(ignored.head.find("X-Lockstep-Ignored: user, metadata\r\n"), std::string::npos) << ignored.head;
   const auto model = [&](const std::string& name) {
     HttpClient one = client();
     one.send("GET /v1/models/" + name + " HTTP/1.1\r\n\r\n");
@@ -238,6 +265,7 @@ TEST_F(Serve, AsksForAKey) {
   EXPECT_EQ(ask("/v1/completions", R"({"prompt": "a"})").status, 401);
   EXPECT_EQ(ask("/v1/completions", R"({"prompt": "a"})", "Authorization: Bearer secret\r\n").status, 401);
   EXPECT_EQ(ask("/v1/completions", R"({"prompt": "a"})", "Authorization: Bearer secret-two\r\n").status, 200);
+  EXPECT_EQ(ask("/v1/completions", R"({"prompt": "a"})", "Authorization: bearer secret-one\r\n").status, 200);
   HttpClient health = client();
   health.send("GET /health HTTP/1.1\r\n\r\n");
   EXPECT_EQ(health.answer().status, 200);

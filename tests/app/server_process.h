@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,12 @@ class ServerProcess {
   std::string said() const { return io::read_file(file_); }
   support::HttpClient client() const { return support::HttpClient(port_); }
   int port() const { return port_; }
+  /// Bytes of its memory.
+  std::int64_t resident() const {
+    std::int64_t all = 0, resident = 0;
+    std::istringstream(io::read_file("/proc/" + std::to_string(child_) + "/statm")) >> all >> resident;
+    return resident * sysconf(_SC_PAGESIZE);
+  }
 
  private:
   io::Path file_;

@@ -13,7 +13,7 @@ namespace {
 
 ChatRow row_from(const std::string& line) {
   const Json object = Json::parse(line);
-  return chat_row(object, form_of(object));
+  return chat_row(object, form_of(object), "\n");
 }
 std::string messages_of(const std::string& line) { return Json(row_from(line).conversation.messages).dump(); }
 
@@ -64,7 +64,7 @@ TEST(ChatRows, KeepWhatElseATemplateReads) {
             R"([{"role":"assistant","tool_calls":[{"name":"f"}],"weight":1,"content":null}])");
   EXPECT_EQ(messages_of(
                 R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})"),
-            R"([{"role":"user","content":"ab"}])");
+            R"([{"role":"user","content":"a\nb"}])");
   const ChatRow row = row_from(R"({"messages": [{"role": "user", "content": ""}], "source": "x", "tools": "[{\"name\": \"f\"}]",
     "documents": [], "chat_template_kwargs": {"enable_thinking": false}})");
   EXPECT_EQ(Json(row.conversation.variables).dump(), R"({"tools":[{"name":"f"}],"enable_thinking":false})");

@@ -24,8 +24,11 @@ void read(std::span<const std::byte> input) {
     try {
       const app::ApiRequest request = app::read_request(text_of(input), endpoint, model, 7);
       ensure(request.choices >= 1 && request.choices <= model.most_choices, "as many choices as may be");
-      for (const std::vector<std::int32_t>& prompt : request.prompts) {
-        ensure(!prompt.empty() && std::ssize(prompt) + request.sampling.tokens <= model.longest, "a prompt has a place");
+      ensure(request.tokens.size() == request.prompts.size(), "a length for each prompt");
+      for (std::size_t i = 0; i < request.prompts.size(); ++i) {
+        const std::vector<std::int32_t>& prompt = request.prompts[i];
+        ensure(!prompt.empty() && request.tokens[i] > 0 && std::ssize(prompt) + request.tokens[i] <= model.longest,
+               "a prompt has a place");
         ensure(std::ranges::all_of(prompt, [&](std::int32_t id) { return id >= 0 && id < model.vocabulary; }), "ids are tokens");
       }
     } catch (const app::ApiError& error) {

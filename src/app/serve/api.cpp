@@ -47,17 +47,6 @@ std::uint64_t any_seed() {
   return (std::uint64_t{device()} << 31U) ^ device();
 }
 
-/// Where the text of a field is no name of one, it is left out.
-std::string field_text(const std::vector<std::string>& names) {
-  std::vector<std::string> plain;
-  for (const std::string& name : names) {
-    if (name.size() <= 40 && std::ranges::all_of(name, [](char c) { return c > ' ' && c < 127 && c != ','; }))
-      plain.push_back(name);
-    if (plain.size() == 20) break;
-  }
-  return fmt::format("{}", fmt::join(plain, ", "));
-}
-
 void add_histogram(std::string& text, std::string_view name, std::string_view help, const Histogram& histogram) {
   text += fmt::format("# HELP {0} {1}\n# TYPE {0} histogram\n", name, help);
   std::int64_t count = 0;
@@ -99,11 +88,12 @@ ServedAnswer Api::answer(const ServedRequest& request) {
 
 void Api::demand_key(const ServedRequest& request) const {
   if (keys_.empty()) return;
-  constexpr std::string_view scheme = "Bearer ";
+  constexpr std::string_view scheme = "bearer ";  // in any case (RFC 9110, 11.1)
   const std::string* field = request.find("Authorization");
   bool known = false;
   for (const std::string& key : keys_)
-    known |= field != nullptr && field->starts_with(scheme) && same_text(std::string_view(*field).substr(scheme.size()), key);
+    known |= field != nullptr && lower(field->substr(0, scheme.size())) == scheme &&
+             same_text(std::string_view(*field).substr(scheme.size()), key);
   if (!known) throw ApiError(401, "a key is needed: Authorization: Bearer KEY", "", "invalid_api_key");
 }
 
@@ -129,7 +119,11 @@ ServedAnswer Api::respond(const ServedRequest& request) {
   if (route == std::end(routes))
     throw ApiError(404, "there is no such path; there are /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics");
   const bool fits = route->posted ? request.method == "POST" : request.method == "GET" || request.method == "HEAD";
-  if (!fits) throw ApiError(405, fmt::format("{} takes {}", route->path, route->posted ? "POST" : "GET"));
+  if (!fits) {
+    ServedAnswer answer = refused(ApiError(405, fmt::format("{} takes {}", route->path, route->posted ? "POST" : "GET")));
+    answer.fields.emplace_back("Allow", route->posted ? "POST" : "GET, HEAD");
+    return answer;
+  }
   return route->answer();
 }
 
@@ -154,14 +148,18 @@ ServedAnswer Api::complete(const ServedRequest& request, Endpoint endpoint) {
   if (const std::string* coding = request.find("Content-Encoding"); coding != nullptr && lower(*coding) != "identity")
     throw ApiError(415, fmt::format("a body in {} is not unpacked: send it as it is", visible(*coding)));
   const ApiRequest asked = read_request(request.body, endpoint, model_, any_seed());
+  std::vector<std::int32_t> ends = model_.habits.ends;
+  ends.insert(ends.end(), asked.ends.begin(), asked.ends.end());
   std::vector<AskedText> texts;
-  for (const std::vector<std::int32_t>& prompt : asked.prompts) {
+  for (std::size_t prompt = 0; prompt < asked.prompts.size(); ++prompt) {
     for (std::int64_t choice = 0; choice < asked.choices; ++choice) {
       train::SampleOptions sampling = asked.sampling;
+      sampling.tokens = asked.tokens[prompt];
       sampling.number = asked.seeded ? choice : std::ssize(texts);
-      texts.push_back({.text = {.prompt = prompt, .sampling = sampling, .likely = asked.likely},
-                       .ends = model_.habits.ends,
-                       .stops = asked.stops});
+      texts.push_back({.text = {.prompt = asked.prompts[prompt], .sampling = sampling, .likely = asked.likely},
+                       .ends = ends,
+                       .stops = asked.stops,
+                       .shows_special = asked.shows_special});
     }
   }
   ApiAnswer::Texts writings = service_.ask(std::move(texts));
@@ -173,7 +171,7 @@ ServedAnswer Api::complete(const ServedRequest& request, Endpoint endpoint) {
                   .created = std::time(nullptr)};
   auto answer = std::make_shared<ApiAnswer>(std::move(head), asked, std::move(writings), *model_.tokenizer);
   ServedAnswer result;
-  if (!asked.ignored.empty()) result.fields.emplace_back("X-Lockstep-Ignored", field_text(asked.ignored));
+  if (!asked.ignored.empty()) result.fields.emplace_back("X-Lockstep-Ignored", fmt::format("{}", fmt::join(asked.ignored, ", ")));
   if (asked.stream) {
     result.type = "text/event-stream";
     result.fields.emplace_back("Cache-Control", "no-cache");

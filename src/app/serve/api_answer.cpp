@@ -44,12 +44,9 @@ std::string named(std::string_view bytes) {
   return name;
 }
 
-/// Characters that begin in the bytes.
-std::int64_t characters_in(std::string_view bytes) {
-  return std::ranges::count_if(bytes, [](char byte) { return !is_continuation(byte); });
+std::int64_t characters_in(std::string_view text) {
+  return std::ranges::count_if(text, [](char byte) { return !is_continuation(byte); });
 }
-
-const char* reason(Ending ending) { return ending == Ending::length ? "length" : "stop"; }
 
 }  // namespace
 
@@ -57,9 +54,11 @@ ApiAnswer::ApiAnswer(AnswerHead head, const ApiRequest& request, Texts texts, co
     : head_(std::move(head)),
       wants_likely_(request.likely >= 0),
       wants_usage_(request.stream_usage),
+      shows_special_(request.shows_special),
+      one_call_(request.one_call),
       texts_(std::move(texts)),
       tokenizer_(tokenizer),
-      choices_(texts_.size()) {
+      choices_(texts_.size(), Choice{.held = {}, .text = {}, .calls = CallReader(request.calls), .tokens = {}, .told_held = {}}) {
   for (const std::vector<std::int32_t>& prompt : request.prompts) prompt_tokens_ += std::ssize(prompt);
 }
 
@@ -77,7 +76,10 @@ bool ApiAnswer::take(std::size_t i, double seconds) {
   choice.ending = part.ending;
   written_ += part.count;
   const std::size_t before = choice.text.size();
-  move_characters(choice.held, choice.text, part.ending != Ending::none);
+  std::string came;
+  move_characters(choice.held, came, part.ending != Ending::none);
+  choice.text += choice.calls.add(came);
+  if (part.ending != Ending::none) choice.text += choice.calls.end();
   choice.tokens.insert(choice.tokens.end(), std::make_move_iterator(part.tokens.begin()),
                        std::make_move_iterator(part.tokens.end()));
   return choice.text.size() > before || choice.ending != Ending::none || !part.tokens.empty();
@@ -92,12 +94,23 @@ Json ApiAnswer::likelihoods(Choice& choice) const {
       tokens.emplace_back(named(tokenizer_.bytes(told.token.token)));
       own.emplace_back(told.token.log_probability);
       Json likely(Json::Object{});
-      for (const train::LikelyToken& token : told.likely) {
+      const auto add = [&](const train::LikelyToken& token) {
         const std::string name = named(tokenizer_.bytes(token.token));
         if (likely.find(name) == nullptr) likely.set(name, token.log_probability);  // of two that read alike the likelier one
-      }
+      };
+      std::ranges::for_each(told.likely, add);
+      add(told.token);  // one more than was asked for, where it is not among them (OpenAI's API)
       top.push_back(std::move(likely));
-      offsets.emplace_back(std::exchange(choice.told, choice.told + characters_in(tokenizer_.bytes(told.token.token))));
+      const std::string_view bytes = shown_bytes(tokenizer_, told.token.token, shows_special_);
+      const auto tell = [&](bool last) {
+        std::string characters;
+        move_characters(choice.told_held, characters, last);
+        choice.told += characters_in(characters);
+      };
+      if (!bytes.empty() && !is_continuation(bytes.front())) tell(true);  // what is held stays a part of a character
+      offsets.emplace_back(choice.told);
+      choice.told_held += bytes;
+      tell(false);
     }
     return Json::Object{{"tokens", std::move(tokens)},
                         {"token_logprobs", std::move(own)},
@@ -120,20 +133,39 @@ Json ApiAnswer::likelihoods(Choice& choice) const {
   return Json::Object{{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
+Json ApiAnswer::calls_json(std::size_t i, bool delta) const {
+  Json::Array calls;
+  for (const ToolCall& call : choices_[i].calls.calls()) {
+    Json json(Json::Object{});
+    if (delta) json.set("index", std::ssize(calls));
+    json.set("id", fmt::format("call-{}-{}-{}", head_.id, i, calls.size()));
+    json.set("type", "function");
+    json.set("function", Json::Object{{"name", call.name}, {"arguments", call.arguments}});
+    calls.push_back(std::move(json));
+    if (one_call_) break;
+  }
+  return calls;
+}
+
 Json ApiAnswer::choice_json(std::size_t i, bool delta) {
   Choice& choice = choices_[i];
   Json json(Json::Object{{"index", static_cast<std::int64_t>(i)}});
   std::string text = std::exchange(choice.text, "");
   if (head_.endpoint == Endpoint::completions) {
     json.set("text", std::move(text));
-  } else if (delta) {
-    json.set("delta", Json::Object{{"content", std::move(text)}});
   } else {
-    json.set("message", Json::Object{{"role", "assistant"}, {"content", std::move(text)}, {"refusal", nullptr}});
+    const bool calls = !choice.calls.calls().empty(), empty = calls && text.empty();
+    Json said(Json::Object{});
+    if (!delta) said.set("role", "assistant");
+    if (!delta || !empty) said.set("content", empty ? Json() : Json(std::move(text)));
+    if (!delta) said.set("refusal", nullptr);
+    if (calls) said.set("tool_calls", calls_json(i, delta));
+    json.set(delta ? "delta" : "message", std::move(said));
   }
   json.set("logprobs", likelihoods(choice));
   choice.tokens.clear();
-  json.set("finish_reason", choice.ending == Ending::none ? Json() : Json(reason(choice.ending)));
+  const char* reason = !choice.calls.calls().empty() ? "tool_calls" : choice.ending == Ending::length ? "length" : "stop";
+  json.set("finish_reason", choice.ending == Ending::none ? Json() : Json(reason));
   return json;
 }
 

@@ -37,18 +37,21 @@ class ApiAnswer {
   struct Choice {
     std::string held;  ///< the beginning of a character
     std::string text;
+    CallReader calls;
     std::vector<ToldToken> tokens;
     Ending ending = Ending::none;
-    std::int64_t told = 0;  ///< characters of the tokens before, for text_offset
+    std::string told_held;  ///< of the tokens that are told, the beginning of a character
+    std::int64_t told = 0;  ///< characters of them, for text_offset
   };
   /// Takes what is new of a text: whole characters. Whether there is something.
   bool take(std::size_t i, double seconds);
   Json choice_json(std::size_t i, bool delta);
   Json likelihoods(Choice& choice) const;
+  Json calls_json(std::size_t i, bool delta) const;
   Json object(Json::Array choices, bool chunk) const;
   Json usage() const;
   AnswerHead head_;
-  bool wants_likely_, wants_usage_;
+  bool wants_likely_, wants_usage_, shows_special_, one_call_;
   std::int64_t written_ = 0, prompt_tokens_ = 0;
   Texts texts_;
   const data::Tokenizer& tokenizer_;

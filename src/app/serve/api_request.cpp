@@ -1,22 +1,35 @@
 #include "app/serve/api_request.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <functional>
 
 #include "app/cli/day.h"
+#include "arch/huggingface/fields.h"
 #include "base/error.h"
 #include "base/text/utf8.h"
 #include "base/text/visible.h"
 #include "data/chat/chat_rows.h"
+#include "data/chat/message.h"
 #include "train/serving/text_batch.h"
 
 namespace lockstep::app {
 namespace {
 
-/// The members of a request, each asked for by its name; the rest is ignored, and told.
+/// As it is shown in a message.
+std::string cut(std::string_view value) {
+  constexpr std::size_t most = 60;
+  std::string text = visible(value);
+  if (text.size() <= most) return text;
+  std::size_t end = most;
+  while (is_continuation(text[end])) --end;
+  return text.substr(0, end) + "...";
+}
+
+/// The members of a request, each asked for by its name.
 class Members {
  public:
   explicit Members(const Json& body) : body_(body) {}
@@ -40,33 +53,75 @@ class Members {
       refuse(name, *value, fmt::format("a number from {} to {}", least, most));
     return value->number();
   }
-  bool flag(const char* name) {
+  bool flag(const char* name, bool otherwise = false) {
     const Json* value = find(name);
     if (value != nullptr && !value->is_bool()) refuse(name, *value, "true or false");
-    return value != nullptr && value->boolean();
+    return value != nullptr ? value->boolean() : otherwise;
   }
   [[noreturn]] static void refuse(const char* name, const Json& value, const std::string& rule) {
-    constexpr std::size_t most = 60;
-    std::string text = visible(value.dump());
-    if (text.size() > most) {
-      std::size_t end = most;
-      while (is_continuation(text[end])) --end;
-      text = text.substr(0, end) + "...";
-    }
-    throw ApiError(400, fmt::format("'{}' is {}: it must be {}", name, text, rule), name);
+    throw ApiError(400, fmt::format("'{}' is {}: it must be {}", name, cut(value.dump()), rule), name);
   }
-  std::vector<std::string> others() const {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : body_.object()) {
-      if (std::ranges::find(asked_, name) == asked_.end()) names.push_back(name);
+  const std::vector<std::string>& asked() const { return asked_; }
+  Json::Object others() const {
+    Json::Object left;
+    for (const auto& member : body_.object()) {
+      if (!member.second.is_null() && std::ranges::find(asked_, member.first) == asked_.end()) left.push_back(member);
     }
-    return names;
+    return left;
   }
 
  private:
   const Json& body_;
   std::vector<std::string> asked_;
 };
+
+/// Members that change an answer, each with a value that does not: any other is refused, for its answer would be a wrong one.
+/// They are of OpenAI's API, and of vLLM's and llama.cpp's servers.
+constexpr auto neutral = std::to_array<arch::huggingface::OnlyValue>({
+    {"echo", "false", ""},
+    {"suffix", R"("")", ""},
+    {"logit_bias", "{}", ""},
+    {"presence_penalty", "0", ""},
+    {"frequency_penalty", "0", ""},
+    {"repetition_penalty", "1", ""},
+    {"repeat_penalty", "1", ""},
+    {"length_penalty", "1", ""},
+    {"min_p", "0", ""},
+    {"typical_p", "1", ""},
+    {"min_tokens", "0", ""},
+    {"ignore_eos", "false", ""},
+    {"stop_token_ids", "[]", ""},
+    {"bad_words", "[]", ""},
+    {"include_stop_str_in_output", "false", ""},
+    {"use_beam_search", "false", ""},
+    {"return_token_ids", "false", ""},
+    {"return_tokens_as_token_ids", "false", ""},
+    {"add_generation_prompt", "true", ""},
+    {"continue_final_message", "false", ""},
+    {"response_format", R"({"type":"text"})", ""},
+    {"modalities", R"(["text"])", ""},
+    {"verbosity", R"("medium")", ""},
+    {"tools", "[]", ""},
+    {"tool_choice", R"("auto")", ""},
+    {"tool_choice", R"("none")", ""},
+    {"functions", "[]", ""},
+    {"function_call", R"("auto")", ""},
+    {"function_call", R"("none")", ""},
+});
+/// These change no text.
+constexpr auto harmless = std::to_array<std::string_view>(
+    {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prediction",
+     "request_id", "priority", "cache_salt", "cache_prompt", "spaces_between_special_tokens"});
+
+void refuse_what_is_not_neutral(const std::string& name, const Json& value) {
+  std::vector<std::string_view> rules;
+  for (const auto& row : neutral) {
+    if (row.key != name) continue;
+    if (!arch::huggingface::differs(&value, row)) return;
+    rules.push_back(row.value);
+  }
+  if (!rules.empty()) Members::refuse(name.c_str(), value, fmt::format("{}: no other is done here", fmt::join(rules, " or ")));
+}
 
 /// What is wrong with a user's file elsewhere is wrong with a member of the request here.
 template <class Call>
@@ -83,8 +138,7 @@ std::vector<std::int32_t> encode(const data::Tokenizer& tokenizer, std::string_v
   std::vector<std::int32_t> ids(tokenizer.room(text.size()));
   std::string unknown;
   ids.resize(refused_by_name(name, [&] { return tokenizer.encode(text, ids, unknown); }));
-  const std::span<const std::int32_t> beginning = tokenizer.begin_of_text();
-  if (begins) ids.insert(ids.begin(), beginning.begin(), beginning.end());
+  if (begins) data::begin_prompt(tokenizer, ids);
   if (!unknown.empty()) throw ApiError(400, fmt::format("'{}': the model's vocabulary lacks {}", name, visible(unknown)), name);
   if (const auto strange = std::ranges::find_if(ids, [&](std::int32_t id) { return id >= vocabulary; }); strange != ids.end())
     throw ApiError(400, fmt::format("'{}': the model does not know token {}", name, *strange), name);
@@ -115,7 +169,34 @@ std::vector<std::vector<std::int32_t>> prompts_of(Members& members, const Served
   return prompts;
 }
 
-std::vector<std::int32_t> chat_prompt(Members& members, const ServedModel& model) {
+/// The rest of a conversation is written as the template has it: what the template would leave out is refused.
+void refuse_what_is_not_written(const data::Conversation& chat, const data::ChatTemplate& writes) {
+  const auto refuse = [&](const char* name, const char* parameter) {
+    throw ApiError(400, fmt::format("'{}': the chat template {} does not write them: leave them out", name, writes.name()),
+                   parameter);
+  };
+  for (const char* name : {"tools", "documents"}) {
+    const bool given = std::ranges::find(chat.variables, name, &Json::Object::value_type::first) != chat.variables.end();
+    if (given && !writes.mentions(name)) refuse(name, name);
+  }
+  for (const Json& message : chat.messages) {
+    if (!data::called_by(message).empty() && !writes.mentions("tool_calls")) refuse("tool_calls", "messages");
+  }
+}
+
+CallForm calls_of(const data::Conversation& chat, const data::ChatTemplate& writes) {
+  if (std::ranges::find(chat.variables, "tools", &Json::Object::value_type::first) == chat.variables.end()) return CallForm::none;
+  const CallForm form = call_form(writes);
+  if (form == CallForm::none)
+    throw ApiError(400,
+                   fmt::format("'tools': the chat template {} asks for calls in a form that is not read here; read are "
+                               "<tool_call> with JSON, and Llama 3's JSON",
+                               writes.name()),
+                   "tools");
+  return form;
+}
+
+std::vector<std::int32_t> chat_prompt(Members& members, const ServedModel& model, CallForm& calls) {
   const Json* messages = members.find("messages");
   if (messages == nullptr) throw ApiError(400, "'messages' is missing: a list of {\"role\", \"content\"}", "messages");
   if (!messages->is_array() || messages->array().empty())
@@ -127,7 +208,21 @@ std::vector<std::int32_t> chat_prompt(Members& members, const ServedModel& model
   for (const char* name : {"tools", "documents", "chat_template_kwargs"}) {
     if (const Json* value = members.find(name)) row.set(name, *value);
   }
-  return refused_by_name("messages", [&] { return chat_ids(model, data::chat_row(row, data::RowForm::messages).conversation); });
+  if (const Json* choice = members.find("tool_choice"); choice != nullptr) {
+    refuse_what_is_not_neutral("tool_choice", *choice);
+    if (choice->string() == "none") row.set("tools", nullptr);
+  }
+  data::Conversation chat = refused_by_name("messages", [&] {
+    return data::chat_row(row, data::RowForm::messages, model.chat->between_parts(day_of(""))).conversation;
+  });
+  refuse_what_is_not_written(chat, *model.chat);
+  calls = calls_of(chat, *model.chat);
+  if (const Json* effort = members.find("reasoning_effort"); effort != nullptr && model.chat->mentions("reasoning_effort"))
+    chat.variables.emplace_back("reasoning_effort", *effort);
+  for (Json& message : chat.messages) {  // a developer's message is a system's by another name (OpenAI's API)
+    if (message.at("role").string() == "developer" && !model.chat->mentions("developer")) message.set("role", "system");
+  }
+  return chat_ids(model, chat);
 }
 
 std::vector<std::string> stops_of(Members& members) {
@@ -160,47 +255,45 @@ std::int64_t likely_of(Members& members, Endpoint endpoint) {
   return told ? top.value_or(0) : -1;
 }
 
-std::int64_t tokens_of(Members& members, Endpoint endpoint, std::int64_t prompt, std::int64_t longest) {
-  if (prompt >= longest) {
+/// How many tokens a text of each prompt may have.
+std::vector<std::int64_t> tokens_of(Members& members, Endpoint endpoint, const std::vector<std::vector<std::int32_t>>& prompts,
+                                    std::int64_t longest) {
+  constexpr std::int64_t any = std::int64_t{1} << 40;
+  const std::optional<std::int64_t> old = members.integer("max_tokens", 1, any),
+                                    newer = members.integer("max_completion_tokens", 1, any);
+  const std::int64_t most = newer ? *newer : old.value_or(endpoint == Endpoint::chat ? any : 16);
+  std::vector<std::int64_t> tokens;
+  for (const std::vector<std::int32_t>& prompt : prompts) {
+    tokens.push_back(std::min(most, longest - std::ssize(prompt)));
+    if (prompt.empty()) throw ApiError(400, "the prompt is empty: there is nothing to continue", "prompt");
+    if (tokens.back() > 0) continue;
     throw ApiError(
         400,
         fmt::format("the prompt has {} tokens, and a prompt with its answer at most {}: shorten it, or start the server with "
                     "a longer --context",
-                    prompt, longest),
+                    prompt.size(), longest),
         endpoint == Endpoint::chat ? "messages" : "prompt", "context_length_exceeded");
   }
-  const std::int64_t room = longest - prompt, usual = endpoint == Endpoint::chat ? room : 16;
-  constexpr std::int64_t any = std::int64_t{1} << 40;
-  const std::optional<std::int64_t> old = members.integer("max_tokens", 1, any),
-                                    newer = members.integer("max_completion_tokens", 1, any);
-  return std::min(room, newer ? *newer : old.value_or(usual));
+  return tokens;
 }
 
-/// Members of OpenAI's API that change an answer, and the values of them that do not. Others are refused: an answer that passes
-/// them over would be a wrong one.
-void refuse_what_is_not_done(Members& members, std::int64_t choices) {
-  const auto zero = [](const Json& value) { return value.is_number() && value.number() == 0; };
-  const auto is_text = [](const Json& value, std::string_view text) { return value.is_string() && value.string() == text; };
-  struct Undone {
-    const char *name, *rule;
-    std::function<bool(const Json&)> changes_nothing;
-  };
-  const Undone all[] = {
-      {"echo", "false: a prompt is not repeated, nor judged", [](const Json& v) { return v.is_bool() && !v.boolean(); }},
-      {"suffix", "empty: texts are written forwards alone", [&](const Json& v) { return is_text(v, ""); }},
-      {"best_of", "as many as 'n': no text is left out",
-       [&](const Json& v) { return v.is_int() && (v.integer() == choices || v.integer() == 1); }},
-      {"logit_bias", "empty: logits are the model's own", [](const Json& v) { return v.is_object() && v.object().empty(); }},
-      {"presence_penalty", "0: logits are the model's own", zero},
-      {"frequency_penalty", "0: logits are the model's own", zero},
-      {"response_format", "{\"type\": \"text\"}: no other is held to",
-       [&](const Json& v) { return v.is_object() && v.find("type") != nullptr && is_text(*v.find("type"), "text"); }},
-      {"tool_choice", "\"auto\" or \"none\": the model is free to call a tool or not",
-       [&](const Json& v) { return is_text(v, "auto") || is_text(v, "none"); }}};
-  for (const Undone& undone : all) {
-    const Json* const value = members.find(undone.name);
-    if (value != nullptr && !undone.changes_nothing(*value)) Members::refuse(undone.name, *value, undone.rule);
+/// What no part of the request's reading has asked for. Returns what changes nothing.
+std::vector<std::string> refuse_what_is_not_done(const Members& members) {
+  std::vector<std::string> ignored, known = members.asked();
+  known.insert(known.end(), harmless.begin(), harmless.end());
+  for (const auto& row : neutral) known.emplace_back(row.key);
+  for (const auto& [name, value] : members.others()) {
+    refuse_what_is_not_neutral(name, value);
+    if (std::ranges::find(known, name) == known.end()) {
+      const std::string near = nearest_name(name, known);
+      throw ApiError(400,
+                     fmt::format("'{}' is not known here: leave it out{}", cut(name),
+                                 near.empty() ? "" : fmt::format(", or did you mean '{}'?", near)),
+                     cut(name));
+    }
+    if (std::ranges::find(harmless, name) != harmless.end()) ignored.push_back(name);
   }
+  return ignored;
 }
 
 }  // namespace
@@ -246,15 +339,12 @@ ApiRequest read_request(std::string_view body, Endpoint endpoint, const ServedMo
   }
   ApiRequest request;
   if (endpoint == Endpoint::chat) {
-    request.prompts.push_back(chat_prompt(members, model));
+    request.prompts.push_back(chat_prompt(members, model, request.calls));
+    request.one_call = !members.flag("parallel_tool_calls", true);
   } else {
     request.prompts = prompts_of(members, model);
   }
-  std::int64_t longest_prompt = 0;
-  for (const std::vector<std::int32_t>& prompt : request.prompts) {
-    if (prompt.empty()) throw ApiError(400, "the prompt is empty: there is nothing to continue", "prompt");
-    longest_prompt = std::max(longest_prompt, std::ssize(prompt));
-  }
+  request.tokens = tokens_of(members, endpoint, request.prompts, model.longest);
   request.choices = members.integer("n", 1, model.most_choices).value_or(1);
   if (request.choices * std::ssize(request.prompts) > model.most_choices)
     throw ApiError(400,
@@ -263,7 +353,6 @@ ApiRequest read_request(std::string_view body, Endpoint endpoint, const ServedMo
                    "n");
   const auto& published = model.habits.generation;
   train::SampleOptions& sampling = request.sampling;
-  sampling.tokens = tokens_of(members, endpoint, longest_prompt, model.longest);
   sampling.temperature = members.number("temperature", 0, 100).value_or(published.temperature.value_or(1));
   sampling.top_k = members.integer("top_k", -1, model.vocabulary).value_or(published.top_k.value_or(0));
   sampling.top_k = std::max<std::int64_t>(sampling.top_k, 0);
@@ -275,6 +364,9 @@ ApiRequest read_request(std::string_view body, Endpoint endpoint, const ServedMo
   sampling.seed = seed ? static_cast<std::uint64_t>(*seed) : fresh_seed;
   sampling.never = model.habits.never;
   request.stops = stops_of(members);
+  for (const std::string& stop : request.stops) {
+    if (const std::optional<std::int32_t> mark = mark_of(*model.tokenizer, stop)) request.ends.push_back(*mark);
+  }
   request.stops.insert(request.stops.end(), published.stops.begin(), published.stops.end());
   request.likely = likely_of(members, endpoint);
   request.stream = members.flag("stream");
@@ -283,8 +375,12 @@ ApiRequest read_request(std::string_view body, Endpoint endpoint, const ServedMo
     Members of_stream(*options);
     request.stream_usage = of_stream.flag("include_usage");
   }
-  refuse_what_is_not_done(members, request.choices);
-  request.ignored = members.others();
+  // Marks of calls are special tokens in some vocabularies (vLLM, hermes_tool_parser.py, adjust_request).
+  request.shows_special = !members.flag("skip_special_tokens", true) || request.calls == CallForm::hermes;
+  if (const Json* best = members.find("best_of");
+      best != nullptr && best->dump() != "1" && best->dump() != Json(request.choices).dump())
+    Members::refuse("best_of", *best, "as many as 'n': no text is left out");
+  request.ignored = refuse_what_is_not_done(members);
   return request;
 }
 

@@ -59,7 +59,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> roles = 
 // Reads one row, and says of which form it should be.
 class RowReader {
  public:
-  RowReader(const Json& object, RowForm form) : object_(object), form_(form) {}
+  RowReader(const Json& object, RowForm form, std::string_view between) : object_(object), form_(form), between_(between) {}
 
   ChatRow read() const {
     ChatRow row;
@@ -196,6 +196,7 @@ class RowReader {
       const Json* kind = part.is_object() ? part.find("type") : nullptr;
       if (kind == nullptr || !kind->is_string() || kind->string() != "text")
         refuse(fmt::format("{}: \"content\" has a part that is no text", what));
+      if (&part != &found->array().front()) joined += between_;
       joined += text(part.find("text"), what + ": \"text\"");
     }
     return joined;
@@ -217,6 +218,7 @@ class RowReader {
 
   const Json& object_;
   RowForm form_;
+  std::string_view between_;  // the text parts of a content
 };
 
 }  // namespace
@@ -267,7 +269,7 @@ AnswerPair answer_pair(const Json& object) {
   return {cut(one), cut(other)};
 }
 
-ChatRow chat_row(const Json& object, RowForm form) { return RowReader(object, form).read(); }
+ChatRow chat_row(const Json& object, RowForm form, std::string_view between) { return RowReader(object, form, between).read(); }
 
 std::string_view kind_of(const Json& value) {
   if (value.is_null()) return "null";

@@ -43,9 +43,9 @@ struct AnswerPair {
 };
 AnswerPair answer_pair(const Json& object);
 
-/// A row of any form but `plain` and `preferences`. Contents are texts: lists of text parts are joined. Variables are "tools",
-/// "documents" and the members of "chat_template_kwargs". Throws UserError, without a place, that names the member.
-ChatRow chat_row(const Json& object, RowForm form);
+/// A row of any form but `plain` and `preferences`. Contents are texts: lists of text parts are joined, with `between`. Variables
+/// are "tools", "documents" and the members of "chat_template_kwargs". Throws UserError, without a place, that names the member.
+ChatRow chat_row(const Json& object, RowForm form, std::string_view between);
 
 /// "a string", "an array".
 std::string_view kind_of(const Json& value);

@@ -104,7 +104,11 @@ ChatCounts& ChatCounts::operator+=(const ChatCounts& more) {
 }
 
 ChatTeacher::ChatTeacher(ChatRules rules, RowForm form, const io::Path& folder, const Tokenizer* tokenizer)
-    : rules_(std::move(rules)), form_(form), tokenizer_(tokenizer), template_(chosen_template(rules_, folder, tokenizer)) {
+    : rules_(std::move(rules)),
+      form_(form),
+      tokenizer_(tokenizer),
+      template_(chosen_template(rules_, folder, tokenizer)),
+      between_(template_.between_parts(rules_.now)) {
   if (rules_.train_on == TrainOn::completion && !has_completion(form))
     throw UserError(fmt::format("--train-on completion: {} have no completion", name_of(form)),
                     "--train-on assistant teaches all of the assistant's turns, last the last one");
@@ -116,7 +120,7 @@ std::string ChatTeacher::write(const Conversation& chat) const {
 }
 
 std::optional<ChatText> ChatTeacher::teach(const Json& json, ChatCounts& counts) const {
-  ChatRow row = chat_row(json, form_);
+  ChatRow row = chat_row(json, form_, between_);
   if (!fit(row, counts)) return std::nullopt;
   const Conversation& chat = row.conversation;
   ChatText made;

@@ -72,6 +72,7 @@ class ChatTeacher {
   RowForm form_;
   const Tokenizer* tokenizer_;
   ChatTemplate template_;
+  std::string_view between_;  ///< the text parts of a content
 };
 
 }  // namespace lockstep::data

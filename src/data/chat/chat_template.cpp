@@ -197,10 +197,25 @@ bool ChatTemplate::take_tokens(const io::Path& folder) {
   return texts.find(config_file) != nullptr || texts.find(map_file) != nullptr;
 }
 
+bool ChatTemplate::mentions(std::string_view text) const {
+  return std::ranges::any_of(templates_,
+                             [&](const jinja::Template& one) { return one.source().find(text) != std::string::npos; });
+}
+
+std::string_view ChatTemplate::between_parts(const std::tm& now) const {
+  const auto written = [&](Json content) {
+    try {
+      return write({.messages = {Json::Object{{"role", "user"}, {"content", std::move(content)}}}}, Prompt::none, now);
+    } catch (const UserError&) {
+      return std::string();
+    }
+  };
+  const std::string parts = written(Json::Array{Json::Object{{"type", "text"}, {"text", "0lockstep1"}}});
+  return !parts.empty() && parts == written("0lockstep1") ? "" : "\n";
+}
+
 bool ChatTemplate::lacks(const std::string& token) const {
-  const auto writes = [&](const jinja::Template& one) { return one.source().find(token) != std::string::npos; };
-  return std::ranges::any_of(templates_, writes) &&
-         std::ranges::find(tokens_, token, &Json::Object::value_type::first) == tokens_.end();
+  return mentions(token) && std::ranges::find(tokens_, token, &Json::Object::value_type::first) == tokens_.end();
 }
 
 bool ChatTemplate::is_in(const io::Path& folder) {

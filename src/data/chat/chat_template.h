@@ -49,6 +49,11 @@ class ChatTemplate {
   bool take_tokens(const io::Path& folder);
   /// Whether the template names a token whose text nothing has said: it would write nothing for it.
   bool lacks(const std::string& token) const;
+  /// Whether its text has these characters: what it never names, it does not write.
+  bool mentions(std::string_view text) const;
+  /// What stands between the text parts of a content: a line feed, as vLLM joins them (chat_utils.py,
+  /// _parse_chat_message_content_parts), and nothing where the template writes the parts itself.
+  std::string_view between_parts(const std::tm& now) const;
   const std::string& name() const { return templates_.front().name(); }
   /// The template of a model's folder, if it has one.
   static std::optional<ChatTemplate> find_in(const io::Path& folder);
