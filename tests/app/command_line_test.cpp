@@ -134,6 +134,43 @@ TEST(CommandLine, AnEmptyWordIsNoWordThatWasLeftOut) {
   EXPECT_EQ(
       problems({"in", ""}),
       (std::vector<std::string>{"OUTPUT is an empty word -> leave it out, or look whether a variable of the shell is set"}));
+  EXPECT_EQ(
+      problems({"in", "--model", ""}),
+      (std::vector<std::string>{"--model is an empty word -> leave it out, or look whether a variable of the shell is set"}));
+  CommandLine line("try", "Tries things.");
+  std::string model, prompt = "before";
+  line.positional("MODEL", model, "what is read", false, {"--model"});
+  line.option("--prompt", prompt, "TEXT", "what is said");
+  EXPECT_THROW((void)line.parse({"--model", ""}), UserError);
+  EXPECT_TRUE(line.parse({"--prompt", ""})) << "a text may be empty";
+  EXPECT_EQ(prompt, "");
+}
+
+// A shell knows "~" at the start of a word alone.
+TEST(CommandLine, AFilesNameBehindASignMayBeginWithTheUsersFolder) {
+  CommandLine line("try", "Tries things.");
+  std::string file, model, prompt;
+  line.positional("MODEL", model, "what is read", false, {"--model"});
+  line.option("--out", file, "FILE", "where it goes");
+  line.option("--prompt", prompt, "TEXT", "what is said");
+  ASSERT_TRUE(line.parse({"--out=~/a/b.txt", "--model=~", "--prompt=~/a"}));
+  const std::string home = std::getenv("HOME");
+  EXPECT_EQ(file, home + "/a/b.txt");
+  EXPECT_EQ(model, home);
+  EXPECT_EQ(prompt, "~/a");
+}
+
+TEST(CommandLine, AWordWithASlashBeforeItsSignIsAPath) {
+  CommandLine line("try", "Tries things.");
+  std::vector<std::string> settings, files;
+  std::string input;
+  line.positional("INPUT", input, "what is read");
+  line.overrides(settings, "settings");
+  line.foreign({"max_iters"}, ".py", files, "--name=value, FILE.py", "their settings");
+  ASSERT_TRUE(line.parse({"./a=b.txt", "data.dir=/x", "/tmp/lr=1.py"}));
+  EXPECT_EQ(input, "./a=b.txt");
+  EXPECT_EQ(settings, (std::vector<std::string>{"data.dir=/x"}));
+  EXPECT_EQ(files, (std::vector<std::string>{"/tmp/lr=1.py"}));
 }
 
 TEST(CommandLine, AllProblemsAtOnce) {
@@ -210,14 +247,14 @@ TEST(CommandLine, UnknownOptionsNameTheNearest) {
 
 TEST(CommandLine, WordsOfAnotherGrammarAreCollectedInOrder) {
   CommandLine line("try", "Tries things.");
-  std::vector<std::string> settings, theirs;
+  std::vector<std::string> settings, files;
   std::int64_t count = 3;
   line.option("--count", count, "N", "how many");
   line.overrides(settings, "settings");
-  line.foreign({"max_iters", "dropout"}, ".py", theirs, "--name=value, FILE.py", "their settings");
-  ASSERT_TRUE(line.parse({"--max_iters=3", "a.b=c.py", "x.py", "--count=4", "--dropout=0.1=2"}));
-  EXPECT_EQ(theirs, (std::vector<std::string>{"--max_iters=3", "x.py", "--dropout=0.1=2"}));
-  EXPECT_EQ(settings, (std::vector<std::string>{"a.b=c.py"}));
+  line.foreign({"max_iters", "dropout"}, ".py", files, "--name=value, FILE.py", "their settings");
+  ASSERT_TRUE(line.parse({"--max-iters=3", "a.b=c.py", "x.py", "--count=4", "--dropout=0.1=2"}));
+  EXPECT_EQ(files, (std::vector<std::string>{"x.py"}));
+  EXPECT_EQ(settings, (std::vector<std::string>{"--max_iters=3", "a.b=c.py", "--dropout=0.1=2"}));
   EXPECT_EQ(count, 4);
   const auto message = [&](const Arguments& arguments) -> std::string {
     try {

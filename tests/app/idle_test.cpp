@@ -270,7 +270,7 @@ TEST(Idle, DefaultsOfARecipeAreNotComplainedOf) {
 TEST(Idle, NanoGptsWordsCountToo) {
   const TempFolder folder;
   io::replace_file(folder / "run.py", "always_save_checkpoint = False\nbackend = 'nccl'\nmax_iters = 5\nwarmup_iters = 1\n");
-  const Words lines = resolve({.files = {}, .overrides = {}, .nanogpt = {"--compile=False", (folder / "run.py").string()}}).idle;
+  const Words lines = resolve({.files = {}, .overrides = {"--compile=False"}, .nanogpt = {(folder / "run.py").string()}}).idle;
   ASSERT_EQ(lines.size(), 3U) << fmt::format("{}", fmt::join(lines, "\n"));
   EXPECT_TRUE(lines[0].starts_with("train.always_save_checkpoint = false: recorded only")) << lines[0];
   EXPECT_TRUE(lines[1].starts_with("train.compile = false: recorded only")) << lines[1];

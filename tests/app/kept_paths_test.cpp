@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "app/settings/keys.h"
 #include "app/train_command.h"
 
@@ -49,6 +51,22 @@ TEST(KeptPaths, EveryPathIsMadeWholeAndFoundAgainWhereTheTreeWasMoved) {
   fs::rename("old", "new");
   find_kept_paths(kept, "new/runs/a");
   expect(root / "new");
+}
+
+TEST(KeptPaths, ATildeIsTheUsersFolderInEveryPathAndNowhereElse) {
+  const std::string home = std::getenv("HOME");
+  app::RunConfig config;
+  std::vector<std::string_view> names(path_keys().begin(), path_keys().end());
+  names.emplace_back("log.dir");
+  for (const std::string_view name : names) {
+    const std::string form = name == "parallel.schedule" ? "file:" : "";
+    ASSERT_FALSE(assign(config, *find_key(name), Json(form + "~/a"))) << name;
+    EXPECT_EQ(find_key(name)->get(config).string(), form + home + "/a");
+    ASSERT_FALSE(assign(config, *find_key(name), Json(form + "b~/a"))) << name;
+    EXPECT_EQ(find_key(name)->get(config).string(), form + "b~/a");
+  }
+  ASSERT_FALSE(assign(config, *find_key("sample.prompt"), Json("~/a")));
+  EXPECT_EQ(config.sample.prompt, "~/a");
 }
 
 TEST(KeptPaths, WordsAreNoPathsAndADataSetKeepsItsFolder) {

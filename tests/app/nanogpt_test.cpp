@@ -18,8 +18,12 @@ class NanoGptSettings : public testing::Test {
     io::replace_file(folder_ / name, text);
     return folder_ / name;
   }
-  static settings::Resolved resolved(const Words& nanogpt, const Words& overrides = {}, std::int64_t ranks = 1) {
-    return settings::resolve({.files = {}, .overrides = overrides, .nanogpt = nanogpt, .ranks = ranks});
+  /// `words`: files and words of nanoGPT; `overrides` stand behind them.
+  static settings::Resolved resolved(const Words& words, const Words& overrides = {}, std::int64_t ranks = 1) {
+    settings::Sources sources{.files = {}, .overrides = {}, .nanogpt = {}, .ranks = ranks};
+    for (const std::string& word : words) (word.starts_with("--") ? sources.overrides : sources.nanogpt).push_back(word);
+    sources.overrides.insert(sources.overrides.end(), overrides.begin(), overrides.end());
+    return settings::resolve(sources);
   }
   static Words problems(const Words& nanogpt, std::int64_t ranks = 1) {
     Words found;
@@ -107,12 +111,20 @@ TEST_F(NanoGptSettings, WordsAloneSetNothingElse) {
       expected);
 }
 
-TEST_F(NanoGptSettings, LaterOnesWinAndOurWordsStandAboveThem) {
+TEST_F(NanoGptSettings, TheLastTypedWordWinsInWhicheverGrammar) {
   const std::string file = write("max_iters = 300\nbatch_size = 3\n");
-  EXPECT_EQ(resolved({"--max_iters=500", file}).config.train.max_iters, 300);
-  const RunConfig config = resolved({file, "--max_iters=500", "--batch_size=4"}, {"model.batch_size=5"}).config;
-  EXPECT_EQ(config.train.max_iters, 500);
-  EXPECT_EQ(config.model.batch_size, 5);
+  const auto typed = [&](const Words& overrides) { return resolved({file}, overrides).config; };
+  EXPECT_EQ(typed({"--max_iters=500"}).train.max_iters, 500);
+  EXPECT_EQ(typed({"--batch_size=4", "model.batch_size=5"}).model.batch_size, 5);
+  EXPECT_EQ(typed({"model.batch_size=5", "--batch_size=4"}).model.batch_size, 4);
+  EXPECT_EQ(typed({"--out_dir=a", "log.dir=b", "--backend=nccl", "--out_dir=c"}).log.dir, "c");
+  EXPECT_EQ(typed({"--n_layer=3", "model=gpt2"}).model.n_layer, 3) << "a bundle stands below typed words";
+  EXPECT_EQ(typed({"--gradient_accumulation_steps=3", "optimizer.gas=2"}).optimizer.gas, 2);
+}
+
+TEST_F(NanoGptSettings, OurAccumulationBehindTheirsIsNotShared) {
+  EXPECT_EQ(resolved({"--gradient_accumulation_steps=3"}, {"optimizer.gas=5"}, 2).config.optimizer.gas, 5);
+  EXPECT_EQ(resolved({}, {"optimizer.gas=5", "--gradient_accumulation_steps=4"}, 2).config.optimizer.gas, 2);
 }
 
 TEST_F(NanoGptSettings, AccumulationCountsTheMicroBatchesOfAllRanks) {
@@ -223,6 +235,18 @@ TEST_F(NanoGptCommand, TrainsAndResumesWithItsOwnSettings) {
   const Outcome resumed = lockstep(more({file}));
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_TRUE(std::filesystem::exists(folder_ / "out/checkpoints/step_6"));
+}
+
+TEST_F(NanoGptCommand, AnOptionOfASettingWinsWhereItIsTypedLast) {
+  const auto steps = [&](const Words& words) {
+    std::filesystem::remove_all(folder_ / "out");
+    const Outcome outcome = lockstep(more(words));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return Json::parse(file("out/config.json")).at("train").at("max_iters").integer();
+  };
+  const std::string recipe = small();
+  EXPECT_EQ(steps({recipe, "train.max_iters=3", "--max-iters", "2"}), 2);
+  EXPECT_EQ(steps({"--max-iters", "2", recipe, "train.max_iters=3"}), 3);
 }
 
 TEST_F(NanoGptCommand, OptionsWithoutAValueOrAName) {

@@ -226,6 +226,19 @@ TEST(Resolve, ASettingThatIsNotUtf8IsRefused) {
   EXPECT_EQ(problems({"sample.prompt=\u00FCber"}), List{});
 }
 
+// `train a=b.txt`.
+TEST(Resolve, AFileWithTheNameOfAnUnknownSettingIsToldApart) {
+  const TempFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  for (const char* name : {"a=b.txt", "model.x=1", "max_iters=5"}) io::replace_file(name, "text");
+  EXPECT_EQ(problems({"a=b.txt", "model.x=1"}),
+            (List{"'a=b.txt' is read as a setting, and a file has this name -> write ./a=b.txt",
+                  "'model.x=1' is read as a setting, and a file has this name -> write ./model.x=1"}));
+  EXPECT_EQ(resolved({"max_iters=5"}).train.max_iters, 5) << "a setting that there is stays one";
+  std::filesystem::current_path(before);
+}
+
 TEST(Resolve, UnknownNames) {
   EXPECT_EQ(problems({"optimizer.max_iters=5"}), List{"unknown setting optimizer.max_iters -> did you mean train.max_iters?"});
   EXPECT_EQ(problems({"optimizer.lr=5"}),

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "app/cli/commands.h"
 #include "app/cli/other_words.h"
 #include "app/settings/keys.h"
 #include "app/sweep/sweep_plan.h"
 #include "app/train/train_words.h"
+#include "base/error.h"
 
 namespace lockstep::app {
 namespace {
@@ -71,6 +73,33 @@ TEST(Words, ThoseOfOtherProgramsAreAnsweredWithTheRightOneAndItsValue) {
        "no fp16"}};
   for (const auto& [words, said] : asked) EXPECT_EQ(problems_of(words), std::vector<std::string>{said});
   EXPECT_EQ(problems_of({"--lr", "1", "--epochs", "2"}).size(), 2U);
+}
+
+// A run goes on in its own folder; train.init_from=FOLDER would take its weights alone.
+TEST(Words, AResumeIsTheSettingThatResumes) {
+  EXPECT_EQ(problems_of({"--load=runs/a"}), (std::vector<std::string>{"unknown option --load=runs/a -> here it is "
+                                                                      "log.dir=runs/a train.init_from=resume, where that is a "
+                                                                      "run's folder"}));
+  for (const std::string word : {"--resume", "--resume_from_checkpoint=True", "--resume-from-checkpoint"}) {
+    ASSERT_EQ(problems_of({word}).size(), 1U) << word;
+    EXPECT_NE(problems_of({word})[0].find("here it is train.init_from=resume with log.dir=FOLDER, the run's"), std::string::npos);
+  }
+}
+
+TEST(Words, ACommandIsAnsweredWithItsOwnOptionsAlone) {
+  const auto refusal = [](const Command& command, const Arguments& words) {
+    try {
+      command.run(words);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const Arguments& words : {Arguments{"run", "--max-new-tokens=5"}, {"run", "--max_new_tokens", "5"}})
+    EXPECT_NE(refusal(chat_command(), words).find("here it is --tokens 5"), std::string::npos);
+  EXPECT_TRUE(refusal(serve_command(), {"run", "--start=x"}).starts_with("unknown option --start=x\n  -> did you mean "))
+      << "it has no --prompt";
+  EXPECT_NE(refusal(serve_command(), {"--ckpt=x"}).find("here it is --model x"), std::string::npos);
 }
 
 TEST(Words, EachRightWordIsASettingOfThisProgram) {

@@ -134,9 +134,9 @@ void CommandLine::overrides(std::vector<std::string>& target, std::string meanin
   parts_->sheet.word_names = std::move(names);
 }
 
-void CommandLine::foreign(std::vector<std::string> names, std::string extension, std::vector<std::string>& target,
+void CommandLine::foreign(std::vector<std::string> names, std::string extension, std::vector<std::string>& files,
                           std::string form, std::string meaning) {
-  parts_->foreign = {std::move(names), std::move(extension), &target};
+  parts_->foreign = {std::move(names), std::move(extension), &files};
   parts_->sheet.words.push_back({std::move(form), std::move(meaning)});
 }
 

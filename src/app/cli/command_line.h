@@ -58,8 +58,8 @@ class CommandLine {
   /// Arguments that hold a '=' are collected here, in order: settings (group.key=value, group=option), or words of these names
   /// ("params=").
   void overrides(std::vector<std::string>& target, std::string meaning, std::vector<std::string> names = {});
-  /// Words of another program's grammar: --NAME=value of these names, and files by their extension (".py"). They are collected
-  /// here, in order; `form` and `meaning` are their row of the help.
+  /// Words of another program's grammar: --NAME=value of these names, collected among the overrides, and files by their extension
+  /// (".py"), collected here. Both keep their order; `form` and `meaning` are their row of the help.
   void foreign(std::vector<std::string> names, std::string extension, std::vector<std::string>& target, std::string form,
                std::string meaning);
   /// What an option means that is not declared.

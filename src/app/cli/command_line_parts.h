@@ -35,7 +35,7 @@ struct CommandLine::Parts {
   struct Foreign {
     std::vector<std::string> names;
     std::string extension;
-    std::vector<std::string>* target = nullptr;  // null: there is no other grammar
+    std::vector<std::string>* files = nullptr;  // null: there is no other grammar
 
     /// "--max_iters" of "--max-iters", where the grammar has the name; "" where not.
     std::string name_of(std::string_view option) const;
@@ -53,6 +53,8 @@ struct CommandLine::Parts {
   void place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const;
   /// What an option means that is not declared; how many of the `words` from it on that takes, or nothing with a problem.
   std::optional<std::size_t> take_undeclared(std::span<const std::string> words, std::vector<Problem>& problems) const;
+  /// Whether the command has what is to be written instead: an option of its own, or words of another kind.
+  bool has_option(const std::string& right) const;
   Problem unknown(const std::string& word) const;
   /// What has no place among the positionals.
   Problem stray(const std::string& word) const;

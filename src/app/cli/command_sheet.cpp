@@ -2,7 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 namespace lockstep::app {
+
+Places places_of(std::string_view value) {
+  constexpr std::array folders = std::to_array<std::string_view>({"FOLDER", "DIR", "RUN"});
+  constexpr std::array files =
+      std::to_array<std::string_view>({"FILE", "DATA", "FROM", "INPUT", "MACHINE", "MODEL", "PATH", "RECIPE", "TO"});
+  if (std::ranges::count(folders, value) > 0) return Places::folders;
+  return std::ranges::count(files, value) > 0 || value.find('.') != value.npos ? Places::files : Places::none;
+}
 
 CommandSheet sheet_of(const Command& command) {
   CommandSheet sheet;

@@ -14,6 +14,10 @@ namespace lockstep::app {
 
 enum class WordType : std::uint8_t { flag, text, integer, number, choice };
 
+enum class Places : std::uint8_t { none, files, folders };
+/// What a value is, by what stands for it in the help.
+Places places_of(std::string_view value);
+
 /// An option, or an argument that is known by its place.
 struct WordSheet {
   std::string name;   ///< "--long", "-s,--long"; of an argument what stands for it in the help (FILE)

@@ -6,6 +6,7 @@
 
 #include "app/cli/command_line_parts.h"
 #include "base/number_text.h"
+#include "base/text/home.h"
 
 namespace lockstep::app {
 namespace {
@@ -32,6 +33,16 @@ struct LooseOption {
   std::size_t words = 1;  // that it takes with its value
 };
 
+/// "./a=b" is a path: no setting's name has a slash.
+bool is_setting(const std::string& word) {
+  const std::size_t sign = word.find_first_of("=/");
+  return sign != word.npos && word[sign] == '=';
+}
+
+Problem empty_word(const std::string& name) {
+  return {fmt::format("{} is an empty word", name), "leave it out, or look whether a variable of the shell is set"};
+}
+
 }  // namespace
 
 std::string CommandLine::Parts::Foreign::name_of(std::string_view option) const {
@@ -41,7 +52,7 @@ std::string CommandLine::Parts::Foreign::name_of(std::string_view option) const 
 }
 
 bool CommandLine::Parts::Foreign::is_file(const std::string& word) const {
-  return target != nullptr && word[0] != '-' && word.ends_with(extension) && word.find('=') == word.npos;
+  return files != nullptr && word[0] != '-' && word.ends_with(extension) && !is_setting(word);
 }
 
 std::string CommandLine::Parts::remedy() const { return fmt::format("see lockstep {} --help", sheet.name); }
@@ -55,16 +66,15 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
     const std::string& word = words[at];
     while (placed < positionals.size() && !positionals[placed].given.empty()) ++placed;
     if (foreign.is_file(word)) {
-      foreign.target->push_back(word);
+      foreign.files->push_back(word);
     } else if (word.size() > 1 && word[0] == '-') {
       const std::optional<std::size_t> taken = take_undeclared(std::span(words).subspan(at), problems);
       unknown_option = unknown_option || !taken;
       at += taken.value_or(1) - 1;
-    } else if (overrides != nullptr && word.find('=') != std::string::npos) {
+    } else if (overrides != nullptr && is_setting(word)) {
       overrides->push_back(word);
     } else if (word.empty() && placed < positionals.size() && !positionals[placed].required) {
-      problems.push_back({fmt::format("{} is an empty word", positionals[placed].name),
-                          "leave it out, or look whether a variable of the shell is set"});
+      problems.push_back(empty_word(positionals[placed].name));
     } else if (placed < positionals.size() && positionals[placed].all != nullptr) {
       positionals[placed].all->push_back(word);
     } else if (placed < positionals.size()) {
@@ -83,7 +93,7 @@ std::optional<std::size_t> CommandLine::Parts::take_undeclared(std::span<const s
   LooseOption loose(words);
   const std::string theirs = foreign.name_of(loose.option);
   if (!theirs.empty() && loose.value) {
-    foreign.target->push_back(theirs + "=" + *loose.value);
+    overrides->push_back(theirs + "=" + *loose.value);
     return loose.words;
   }
   const std::optional<Undeclared> meant = undeclared != nullptr ? undeclared(loose.option, loose.value) : std::nullopt;
@@ -92,14 +102,22 @@ std::optional<std::size_t> CommandLine::Parts::take_undeclared(std::span<const s
     overrides->push_back(meant->setting + "=" + *loose.value);
     return loose.words;
   }
-  if (meant && !meant->right.empty()) {
+  if (meant && has_option(meant->right)) {
     problems.push_back({fmt::format("unknown option {}", words[0]), "here it is " + meant->right});
-  } else if (meant || !theirs.empty()) {
+  } else if ((meant && meant->right.empty()) || !theirs.empty()) {
     problems.push_back({fmt::format("{} has no value", words[0]), fmt::format("write it in one word: {}=VALUE", words[0])});
   } else {
     problems.push_back(unknown(words[0]));
   }
   return std::nullopt;
+}
+
+bool CommandLine::Parts::has_option(const std::string& right) const {
+  const auto is_it = [&](const std::string& name) { return right == name || right.starts_with(name + " "); };
+  const auto has_it = [&](const Positional& p) { return std::ranges::any_of(p.names, is_it); };
+  if (!right.starts_with('-')) return !right.empty();
+  return std::ranges::any_of(options, [&](const Option& o) { return is_it(o.long_name()); }) ||
+         std::ranges::any_of(positionals, has_it);
 }
 
 Problem CommandLine::Parts::unknown(const std::string& word) const {
@@ -128,7 +146,9 @@ void CommandLine::Parts::take_named(const std::list<std::vector<std::string>>& v
           problems.push_back(
               {fmt::format("{} is given twice: {} {} and {} {}", p.name, p.given, *p.target, name, value), "give it once"});
         }
-        *p.target = value;
+        const bool place = places_of(p.name) != Places::none;
+        if (place && value.empty()) problems.push_back(empty_word(name));
+        *p.target = place ? at_home(value) : value;
         p.given = name;
       }
       ++next;
@@ -151,8 +171,11 @@ void CommandLine::Parts::read_values(const Option& o, const std::vector<std::str
         {fmt::format("{} is given {} times: {}", o.long_name(), values.size(), fmt::join(values, ", ")), "give it once"});
     return;
   }
+  const bool place = places_of(o.value) != Places::none;
   for (const std::string& text : values) {
-    if (!o.read(text)) {
+    if (place && text.empty()) {
+      problems.push_back(empty_word(o.long_name()));
+    } else if (!o.read(place ? at_home(text) : text)) {
       problems.push_back(
           {fmt::format("{}: '{}' is not {}{}", o.long_name(), text, o.rule, o.bounds ? o.bounds(text) : ""), remedy()});
     }

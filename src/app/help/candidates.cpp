@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "app/cli/help_text.h"
@@ -11,15 +10,6 @@
 
 namespace lockstep::app {
 namespace {
-
-/// What a value is, by what stands for it in the help.
-Places places_of(std::string_view value) {
-  constexpr std::array folders = std::to_array<std::string_view>({"FOLDER", "DIR", "RUN"});
-  constexpr std::array files =
-      std::to_array<std::string_view>({"FILE", "DATA", "FROM", "INPUT", "MACHINE", "MODEL", "PATH", "RECIPE", "TO"});
-  if (std::ranges::count(folders, value) > 0) return Places::folders;
-  return std::ranges::count(files, value) > 0 || value.find('.') != value.npos ? Places::files : Places::none;
-}
 
 /// Collects candidates for one word.
 class Collector {

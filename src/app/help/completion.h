@@ -2,15 +2,12 @@
 
 // What may stand for the word that a person types: what shells ask for.
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "app/cli/command_sheet.h"
 
 namespace lockstep::app {
-
-enum class Places : std::uint8_t { none, files, folders };
 
 struct Candidates {
   std::vector<HelpRow> words;    ///< whole words and what they mean; those that end with '=' or '.' go on

@@ -12,6 +12,7 @@
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
 #include "app/cli/day.h"
+#include "app/cli/other_words.h"
 #include "app/sampling_options.h"
 #include "app/serve/text_engine.h"
 #include "app/serve/text_service.h"
@@ -48,6 +49,7 @@ bool parse(const Arguments& arguments, ChatOptions& options) {
   line.option("--context", options.engine.context, "N", "tokens of the whole conversation, at most; no more than the model's");
   line.option("--tokens", options.tokens, "N", "at most so many tokens an answer");
   options.sampling.declare(line, "the same seed and messages give the same answers");
+  line.undeclared(other_words(WordsOf::generate));
   line.daily({"--system", "--chat-template", "--tokens", "--temperature", "--adapter"});
   line.note(std::string("In the conversation:\n") + commands);
   line.note("example:\n  lockstep chat models/qwen --system \"Answer in one sentence.\"");

@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <optional>
 
-#include "app/settings/keys.h"
 #include "app/settings/pipeline_settings.h"
 #include "base/json.h"
+#include "base/text/home.h"
 
 namespace lockstep::settings {
 namespace fs = std::filesystem;
@@ -55,6 +56,12 @@ std::span<const std::string_view> path_keys() {
       "data.dir",        "data.file",        "data.root_path", "train.init_from",   "train.ds_config_path", "train.kill_file",
       "train.save_file", "memory.nvme_path", "log.machine",    "parallel.schedule", "adapter.init_from"};
   return all;
+}
+
+std::string meant_path(const Key& key, std::string_view text) {
+  if (key.name != "log.dir" && std::ranges::count(path_keys(), key.name) == 0) return std::string(text);
+  const std::string_view form = key.name == "parallel.schedule" && text.starts_with("file:") ? "file:" : "";
+  return std::string(form) + at_home(text.substr(form.size()));
 }
 
 RunConfig with_whole_paths(const RunConfig& config) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/settings/keys.h"
 #include "app/settings/run_config.h"
 #include "io/file.h"
 
@@ -17,6 +18,9 @@ inline constexpr std::string_view kept_schedule = "schedule.csv";
 
 /// Names of the keys whose values are paths; that of parallel.schedule is one behind "file:".
 std::span<const std::string_view> path_keys();
+
+/// What a text typed for `key` stands for: of a path one with the user's folder for "~"; every other as it is.
+std::string meant_path(const Key& key, std::string_view text);
 
 /// The same settings with whole paths; a data set that is looked for in "data" keeps that folder.
 app::RunConfig with_whole_paths(const app::RunConfig& config);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "app/settings/entry.h"
+#include "app/settings/kept_paths.h"
 #include "app/settings/keys.h"
 #include "base/number_text.h"
 #include "base/text/lower.h"
@@ -79,6 +80,7 @@ std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json
   if (key.rule.named != nullptr && value.is_string()) {
     if (Json meant = key.rule.named(value.string()); !meant.is_null()) value = std::move(meant);
   }
+  if (value.is_string()) value = meant_path(key, value.string());
   const bool absent = value.is_null() && key.nullable;
   if (absent || (has_type(value, key.type) && obeys(value, key.rule))) {
     if (!absent && key.rule.readable != nullptr && !key.rule.readable(value.string()))

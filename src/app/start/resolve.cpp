@@ -33,6 +33,7 @@ namespace {
 
 struct Setting {
   std::string name, value;
+  std::optional<NanoGpt::Assignment> theirs = {};  // what one of nanoGPT's words sets; `value` is empty then
   bool is_preset() const { return name.find('.') == std::string::npos; }  // a bundle
 };
 
@@ -41,6 +42,7 @@ void append(std::vector<Problem>& problems, std::vector<Problem> more) {
 }
 
 void set(app::RunConfig& config, const Setting& setting, std::vector<Problem>& problems) {
+  if (setting.theirs) return append(problems, assign_all(config, {*setting.theirs}));
   const Key* key = find_key(setting.name);
   if (key == nullptr) {
     problems.push_back(unknown_key(setting.name));
@@ -60,10 +62,17 @@ std::vector<Setting> split(const std::vector<std::string>& overrides, std::vecto
       problems.push_back(
           {fmt::format("'{}...': byte {} is not UTF-8, and a run keeps its settings as text", word.substr(0, at), at),
            "write the setting in UTF-8"});
+    } else if (word.starts_with("--")) {
+      for (NanoGpt::Assignment& one : read_nanogpt({word}).given) settings.push_back({std::string(one.key->name), "", one});
     } else {
       const std::string name = word.substr(begin, equals - begin);
       const Key* key = find_key(name);
-      settings.push_back({key != nullptr ? std::string(key->name) : name, word.substr(equals + 1)});
+      std::string value = word.substr(equals + 1);
+      if (key == nullptr && find_preset(name, value) == nullptr && io::exists(word)) {
+        problems.push_back({fmt::format("'{}' is read as a setting, and a file has this name", word), "write ./" + word});
+      } else {
+        settings.push_back({key != nullptr ? std::string(key->name) : name, std::move(value)});
+      }
     }
   }
   return settings;
@@ -84,8 +93,8 @@ struct Layers {
   std::string own;                   // the file of the run that goes on; empty when there is none
   std::optional<DeepSpeed> deepspeed;
   const std::vector<std::string>& files;
-  NanoGpt nanogpt;
-  const std::vector<Setting>& settings;
+  NanoGpt nanogpt;  // of its files
+  std::vector<Setting> settings;
 };
 
 void apply(app::RunConfig& config, const std::optional<DeepSpeed>& file) {
@@ -182,13 +191,26 @@ Names asked_for(const app::RunConfig& config, const app::RunConfig& unsaid, cons
   for (const NanoGpt::Assignment& one : layers.nanogpt.given) names.insert(one.key->name);
   app::RunConfig without = unsaid;
   const std::vector<std::string> no_files;
-  const std::vector<Setting> no_words;
   apply(without,
-        {.backend = layers.backend, .own = layers.own, .deepspeed = {}, .files = no_files, .nanogpt = {}, .settings = no_words});
+        {.backend = layers.backend, .own = layers.own, .deepspeed = {}, .files = no_files, .nanogpt = {}, .settings = {}});
   for (const Key& key : keys()) {
     if (key.get(config).dump() != key.get(without).dump()) names.insert(key.name);
   }
   return names;
+}
+
+// The micro-batches of all ranks, as nanoGPT counts them; null where nothing says them, or a later word those of one rank.
+NanoGpt::Assignment* shared_accumulation(Layers& layers) {
+  NanoGpt::Assignment* last = nullptr;
+  for (std::vector<NanoGpt::Assignment>* assignments : {&layers.nanogpt.defaults, &layers.nanogpt.given}) {
+    for (NanoGpt::Assignment& one : *assignments) {
+      if (one.key->name == "optimizer.gas") last = &one;
+    }
+  }
+  for (Setting& one : layers.settings) {
+    if (one.name == "optimizer.gas") last = one.theirs ? &*one.theirs : nullptr;
+  }
+  return last;
 }
 
 // WordPlay's other word for train.dtype.
@@ -298,7 +320,8 @@ void Sources::declare_nanogpt(app::CommandLine& line) {
 std::vector<std::string> data_settings(const std::string& data, const std::vector<std::string>& overrides) {
   std::vector<Problem> problems;
   for (const std::string& word : overrides) {
-    if (word.starts_with("data.dir=") || word.starts_with("data.file=") || word.starts_with("data.dataset="))
+    if (word.starts_with("data.dir=") || word.starts_with("data.file=") || word.starts_with("data.dataset=") ||
+        word.starts_with("--dataset="))
       problems.push_back({fmt::format("DATA is given twice: {} and {}", data, word), "give one of them"});
   }
   const bool file = io::exists(data) && !io::is_folder(data);
@@ -319,8 +342,8 @@ std::vector<std::string> data_settings(const std::string& data, const std::vecto
 
 Resolved resolve(const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also) {
   std::vector<Problem> problems;
-  const std::vector<Setting> settings = split(sources.overrides, problems);
-  Layers layers{.backend = {}, .own = "", .deepspeed = {}, .files = sources.files, .nanogpt = {}, .settings = settings};
+  Layers layers{.backend = {}, .own = "", .deepspeed = {}, .files = sources.files, .nanogpt = {}, .settings = {}};
+  layers.settings = split(sources.overrides, problems);
   layers.nanogpt = read_nanogpt(sources.nanogpt);
   append(problems, layers.nanogpt.problems);
   app::RunConfig unsaid;  // what counts where nothing is said
@@ -338,8 +361,8 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
     found = apply(resolved.config, layers);
   };
   if (layers.backend || layers.deepspeed || !layers.own.empty()) again();
-  if (sources.ranks && !sources.nanogpt.empty()) {
-    append(problems, share_accumulation(layers.nanogpt, app::replicas_of(resolved.config, *sources.ranks)));
+  if (NanoGpt::Assignment* const shared = shared_accumulation(layers); shared != nullptr && sources.ranks) {
+    append(problems, share_accumulation(*shared, app::replicas_of(resolved.config, *sources.ranks)));
     assign_all(unsaid, layers.nanogpt.defaults);
     again();
   }
@@ -360,11 +383,14 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   if (layers.deepspeed) append(problems, take_deepspeed(resolved, *layers.deepspeed, sources.ranks));
   if (sources.ranks) append(problems, settle_tokens(resolved.config, asked, app::replicas_of(resolved.config, *sources.ranks)));
   if (!layers.own.empty()) append(problems, check_kept_schedule(resolved.config, io::folder_of(layers.own)));
-  append(problems, check_warmup(resolved.config, settings));
+  append(problems, check_warmup(resolved.config, layers.settings));
   append(problems, app::check(resolved.config));
   append(problems, also(resolved.config));
   if (!problems.empty()) throw UserError(std::move(problems));
   resolved.idle = idle_lines(resolved.config, asked, sources.ranks);
+  for (const std::string& word : sources.overrides) {
+    if (word.starts_with("--")) std::ranges::move(read_nanogpt({word}).idle, std::back_inserter(resolved.idle));
+  }
   resolved.idle.insert(resolved.idle.end(), layers.nanogpt.idle.begin(), layers.nanogpt.idle.end());
   settle(resolved);
   return resolved;

@@ -1,7 +1,7 @@
 #pragma once
 
 // From files and the command line to a RunConfig. Order: defaults, the DeepSpeed file that train.ds_config_path names, files,
-// nanoGPT's, group=option, group.key=value; each from left to right, so that a later one wins.
+// nanoGPT's, group=option, single settings in whichever grammar; each from left to right, so that a later one wins.
 
 #include <cstdint>
 #include <functional>
@@ -26,11 +26,11 @@ struct Resolved {
   std::string idle_text() const;
 };
 
-/// Where a command's settings come from: --config FILE and key=value words, and where it takes them, nanoGPT's words and files.
+/// Where a command's settings come from: --config FILE and key=value words, and where it takes them, nanoGPT's files and words.
 struct Sources {
   std::vector<std::string> files;
-  std::vector<std::string> overrides;
-  std::vector<std::string> nanogpt = {};  ///< --name=value, FILE.py (settings/nanogpt)
+  std::vector<std::string> overrides;     ///< nanoGPT's --name=value among them
+  std::vector<std::string> nanogpt = {};  ///< FILE.py (settings/nanogpt)
   /// That a training has: DeepSpeed's train_batch_size and nanoGPT's gradient_accumulation_steps count what all do. Null: not
   /// known, and nothing follows from it.
   std::optional<std::int64_t> ranks = {};

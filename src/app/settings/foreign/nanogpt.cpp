@@ -224,19 +224,13 @@ std::vector<std::string> nanogpt_names() {
 
 NanoGpt read_nanogpt(const std::vector<std::string>& words) { return NanoGptReader().read(words); }
 
-std::vector<Problem> share_accumulation(NanoGpt& said, std::int64_t replicas) {
-  Assignment* last = nullptr;  // the one that counts
-  for (std::vector<Assignment>* assignments : {&said.defaults, &said.given}) {
-    for (Assignment& one : *assignments) {
-      if (one.key->name == "optimizer.gas") last = &one;
-    }
-  }
-  if (last == nullptr || !last->value.is_int()) return {};
-  const std::int64_t all = last->value.integer();
-  last->value = all / replicas;
+std::vector<Problem> share_accumulation(Assignment& said, std::int64_t replicas) {
+  if (!said.value.is_int()) return {};
+  const std::int64_t all = said.value.integer();
+  said.value = all / replicas;
   if (all % replicas == 0) return {};
-  return {{fmt::format("{} = {}: its micro-batches are shared by {} data-parallel ranks, which do not divide it", last->place,
-                       all, replicas),
+  return {{fmt::format("{} = {}: its micro-batches are shared by {} data-parallel ranks, which do not divide it", said.place, all,
+                       replicas),
            fmt::format("--{}={}, or another multiple of {}", kAccumulation, (all / replicas + 1) * replicas, replicas)}};
 }
 

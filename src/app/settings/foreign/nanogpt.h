@@ -28,9 +28,9 @@ std::vector<std::string> nanogpt_names();
 /// Reads `words` in order, each --name=value of a known name or the path of a file. What is wrong, with file and line, is in the
 /// result's problems.
 NanoGpt read_nanogpt(const std::vector<std::string>& words);
-/// gradient_accumulation_steps counts the micro-batches of all ranks, ours those of one: it is divided by the `replicas` that
-/// read different samples. Returns why it cannot.
-std::vector<Problem> share_accumulation(NanoGpt& said, std::int64_t replicas);
+/// gradient_accumulation_steps counts the micro-batches of all ranks, ours those of one: what was said is divided by the
+/// `replicas` that read different samples. Returns why it cannot.
+std::vector<Problem> share_accumulation(NanoGpt::Assignment& said, std::int64_t replicas);
 /// Sets the values; the problems of those that break their key's rule.
 std::vector<Problem> assign_all(app::RunConfig& config, const std::vector<NanoGpt::Assignment>& assignments);
 
