@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Places : public TrainCommand {
+class RunPlaces : public TrainCommand {
  protected:
   std::string at(const std::string& path) const { return (folder_ / path).string(); }
   std::vector<std::string> paths() const {
@@ -33,7 +33,7 @@ class Places : public TrainCommand {
   void expect_refusal(const std::string& run, const std::string& said) const { expect_refusal(words(run), said); }
 };
 
-TEST_F(Places, OwnersAreKnownByTheirFiles) {
+TEST_F(RunPlaces, OwnersAreKnownByTheirFiles) {
   ASSERT_EQ(lockstep(words("run")).code, 0);
   EXPECT_EQ(owner_of(at("run")), FolderOwner::run);
   EXPECT_EQ(owner_of(at("run/checkpoints/step_8")), FolderOwner::checkpoint);
@@ -48,7 +48,7 @@ TEST_F(Places, OwnersAreKnownByTheirFiles) {
   EXPECT_EQ(owner_of(at("copy")), FolderOwner::nobody) << "files of other programs";
 }
 
-TEST_F(Places, ARunInsideOfAnotherIsRefused) {
+TEST_F(RunPlaces, ARunInsideOfAnotherIsRefused) {
   ASSERT_EQ(lockstep(words("a")).code, 0);
   expect_refusal("a/checkpoints/step_8/inner", "it would lie in " + at("a/checkpoints/step_8") + ", which is a checkpoint");
   expect_refusal("a/checkpoints/inner", "it would lie in " + at("a") + ", which is a run");
@@ -58,7 +58,7 @@ TEST_F(Places, ARunInsideOfAnotherIsRefused) {
   expect_refusal("link/inner", "it would lie in " + at("a") + ", which is a run");
 }
 
-TEST_F(Places, ARunInPreparedTextOrOnFilesIsRefused) {
+TEST_F(RunPlaces, ARunInPreparedTextOrOnFilesIsRefused) {
   expect_refusal("data", "log.dir = " + at("data") + ": this folder is prepared text already");
   expect_refusal("data/run", "it would lie in " + at("data") + ", which is prepared text");
   expect_refusal("text.txt", "log.dir = " + at("text.txt") + ": it is a file, not a folder");
@@ -71,21 +71,21 @@ TEST_F(Places, ARunInPreparedTextOrOnFilesIsRefused) {
   EXPECT_EQ(lockstep(words("logs")).code, 0) << "other files may be there";
 }
 
-TEST_F(Places, AFolderOfRunsOrTextsIsNotOneItself) {
+TEST_F(RunPlaces, AFolderOfRunsOrTextsIsNotOneItself) {
   ASSERT_EQ(lockstep(words("runs/a")).code, 0);
   expect_refusal("runs", "log.dir = " + at("runs") + ": it holds " + at("runs/a") + ", which is a run");
   expect_refusal({"prepare", at("text.txt"), "--out", at("")}, ": it holds ");
   EXPECT_EQ(lockstep(words("runs/b")).code, 0);
 }
 
-TEST_F(Places, NamesWithControlCharactersAreRefused) {
+TEST_F(RunPlaces, NamesWithControlCharactersAreRefused) {
   expect_refusal("a\nb", "control characters in its name");
   expect_refusal({"train", "log.name=a\nb", "data.dir=" + at("data")}, "the folder \"runs/a\\nb\" has control characters");
   expect_refusal({"train", "log.dir=", "data.dir=" + at("data")}, "log.dir = : must be a text (not empty), or null");
   expect_refusal({"train", "log.name=../a", "data.dir=" + at("data")}, "log.name = ../a");
 }
 
-TEST_F(Places, OtherCommandsKeepOutOfWhatIsNotTheirs) {
+TEST_F(RunPlaces, OtherCommandsKeepOutOfWhatIsNotTheirs) {
   ASSERT_EQ(lockstep(words("a")).code, 0);
   const std::string step = "a/checkpoints/step_8", inside = "it would lie in " + at("a") + ", which is a run";
   expect_refusal({"prepare", at("text.txt"), "--out", at("a")}, "this folder is a run already");
@@ -102,7 +102,7 @@ TEST_F(Places, OtherCommandsKeepOutOfWhatIsNotTheirs) {
                  "the data set's folder " + at("a") + ": this folder is a run already");
 }
 
-TEST_F(Places, ADryRunTellsWhatWouldBeRefused) {
+TEST_F(RunPlaces, ADryRunTellsWhatWouldBeRefused) {
   const std::vector<std::string> before = paths();
   const Outcome dry = lockstep(words("data/run", {"--dry-run"}));
   EXPECT_EQ(dry.code, 0) << dry.err;
@@ -113,7 +113,7 @@ TEST_F(Places, ADryRunTellsWhatWouldBeRefused) {
   EXPECT_EQ(paths(), before);
 }
 
-TEST_F(Places, AFileThatWouldStopARunOrBeDeletedIsNamed) {
+TEST_F(RunPlaces, AFileThatWouldStopARunOrBeDeletedIsNamed) {
   io::replace_file(at("kill"), "");
   expect_refusal(words("a", {"train.kill_file=" + at("kill")}),
                  "it is there already, so the run would end before its first step");
@@ -121,6 +121,39 @@ TEST_F(Places, AFileThatWouldStopARunOrBeDeletedIsNamed) {
   for (const char* name : {"metrics.jsonl", "config.toml", "checkpoints", "checkpoints/step_4/stop", "tensorboard"})
     expect_refusal(words("a", {"train.kill_file=" + at("a/") + name}), "the run itself writes a file of that name");
   expect_refusal(words("a", {"train.kill_file=" + at("b"), "train.save_file=" + at("./b")}), "are one file");
+}
+
+class DryRun : public TrainCommand {
+ protected:
+  /// Expects that the training is refused with a message and its remedy, and that the dry run tells both.
+  void expect_both_tell(const std::vector<std::string>& more, const std::string& message) const {
+    const Outcome run = lockstep(words("run", more));
+    EXPECT_EQ(run.code, 2);
+    const std::size_t at = run.err.find(message), remedy = run.err.find("\n  -> ", at);
+    ASSERT_NE(remedy, std::string::npos) << run.err;
+    const std::string told = run.err.substr(at, run.err.find('\n', remedy + 1) - at);
+    std::vector<std::string> dry_words = words("dry", more);
+    dry_words.emplace_back("--dry-run");
+    const Outcome dry = lockstep(dry_words);
+    EXPECT_EQ(dry.code, 0) << dry.err;
+    EXPECT_NE(dry.out.find("This run would be refused here: "), std::string::npos) << dry.out;
+    EXPECT_NE(dry.out.find(told), std::string::npos) << dry.out;
+  }
+};
+
+TEST_F(DryRun, ReadsTheTextsVocabulary) { expect_both_tell({"model.vocab_size=10"}, "train.bin has tokens of a vocabulary of "); }
+
+TEST_F(DryRun, ReadsWhatTheTextHas) {
+  expect_both_tell({"data.documents=true"}, "data.documents = true: the vocabulary of ");
+  expect_both_tell({"train.objective=dpo"}, "train.objective = dpo: ");
+}
+
+TEST_F(DryRun, ShowsTheRanksOfTheLayoutAndThatTheyAreToBeStarted) {
+  expect_both_tell({"parallel.tp=2"}, "dp 1 x tp 2 x cp 1 x pp 1 = 2 ranks, but there is 1");
+  expect_both_tell({"parallel.dp=2"}, "dp 2 x tp 1 x cp 1 x pp 1 = 2 ranks, but there is 1");
+  expect_both_tell({"train.backend=ps"}, "parallel.servers = 1: of 1 rank none is left to train");
+  const Outcome dry = lockstep(words("dry", {"parallel.tp=2", "--ranks", "2", "--dry-run"}));
+  EXPECT_EQ(dry.out.find("would be refused"), std::string::npos) << dry.out;
 }
 
 }  // namespace

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "app/settings/run_layout.h"
+#include "app/start/packed_text.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
 #include "data/shards.h"
@@ -28,6 +30,21 @@ bool opens_text(const RunConfig& config, int place, int places) {
   return place >= 0 && place % std::max(1, places / static_cast<int>(config.data.readers)) == 0;
 }
 
+data::CorpusRequest request_of(const RunConfig& config) {
+  return {.vocabulary = config.model.vocab_size, .ids = config.data.ids, .documents = config.data.documents};
+}
+
+Problem no_document_end(const RunConfig& config, const data::Corpus& corpus) {
+  if (corpus.tokenizer == nullptr) {
+    return {fmt::format("data.documents = true: nothing says which token ends every document of {}", data_folder(config)),
+            "prepare its text with lockstep prepare, give Megatron's files with their .idx, made with --append-eod, or "
+            "data.documents=false"};
+  }
+  return {fmt::format("data.documents = true: the vocabulary of {} has no token that ends a document", data_folder(config)),
+          "prepare the text with a tokenizer that has an end-of-text token (lockstep prepare --tokenizer bpe:8192, say), or "
+          "data.documents=false"};
+}
+
 }  // namespace
 
 data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& session, Log& log) {
@@ -39,8 +56,7 @@ data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& ses
   std::string told;
   comm::together(session.world(), [&] {
     if (!opens_text(config, place, places)) return;
-    data::CorpusRequest request{
-        .vocabulary = config.model.vocab_size, .ids = config.data.ids, .documents = config.data.documents};
+    data::CorpusRequest request = request_of(config);
     if (cut) request.train = data::demand_shard(folder, place, places);
     corpus.emplace(data::open_corpus(folder, request, log));
     std::vector<const data::TokenFile*> files;
@@ -53,15 +69,28 @@ data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& ses
   return corpus ? std::move(*corpus) : data::told_corpus(folder, told);
 }
 
-Problem no_document_end(const RunConfig& config, const data::Corpus& corpus) {
-  if (corpus.tokenizer == nullptr) {
-    return {fmt::format("data.documents = true: nothing says which token ends every document of {}", data_folder(config)),
-            "prepare its text with lockstep prepare, give Megatron's files with their .idx, made with --append-eod, or "
-            "data.documents=false"};
+TextFacts text_facts(const RunConfig& config, const data::Corpus& corpus, std::vector<Problem>& problems) {
+  TextFacts text{.vocabulary = corpus.vocabulary()};
+  if (config.data.documents) {
+    text.document_end = corpus.tokenizer ? corpus.tokenizer->end_of_text() : corpus.document_end;
+    if (corpus.packing) text.document_end = corpus.packing->separator;
+    if (!text.document_end) problems.push_back(no_document_end(config, corpus));
   }
-  return {fmt::format("data.documents = true: the vocabulary of {} has no token that ends a document", data_folder(config)),
-          "prepare the text with a tokenizer that has an end-of-text token (lockstep prepare --tokenizer bpe:8192, say), or "
-          "data.documents=false"};
+  std::ranges::move(check_text(config, corpus), std::back_inserter(problems));
+  return text;
+}
+
+std::vector<Problem> check_prepared_text(const RunConfig& config) {
+  const io::Path folder = data_folder(config);
+  std::vector<Problem> problems;
+  if (config.data.shards == DataShards::precut || !io::exists(folder / "train.bin")) return problems;
+  try {
+    Log quiet(stderr, Level::critical);
+    text_facts(config, data::open_corpus(folder, request_of(config), quiet), problems);
+  } catch (const UserError& error) {
+    problems = error.problems();
+  }
+  return problems;
 }
 
 }  // namespace lockstep::app

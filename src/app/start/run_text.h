@@ -2,7 +2,10 @@
 
 // What the ranks of a run read of its text.
 
+#include <vector>
+
 #include "app/settings/run_config.h"
+#include "app/start/assemble.h"
 #include "app/start/roles.h"
 #include "app/start/session.h"
 #include "base/error.h"
@@ -15,7 +18,10 @@ namespace lockstep::app {
 /// it. Rank 0 vouches for what all read. Collective.
 data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& session, Log& log);
 
-/// Why data.documents cannot be had of a text.
-Problem no_document_end(const RunConfig& config, const data::Corpus& corpus);
+/// What a text says of itself; `problems` gets what of it the settings cannot have.
+TextFacts text_facts(const RunConfig& config, const data::Corpus& corpus, std::vector<Problem>& problems);
+
+/// What a run would say of its text before it trains. A text that is not there, or cut for each rank, is not looked at.
+std::vector<Problem> check_prepared_text(const RunConfig& config);
 
 }  // namespace lockstep::app

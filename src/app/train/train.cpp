@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 
 #include "app/cli/commands.h"
@@ -17,6 +18,7 @@
 #include "app/start/memory_limit.h"
 #include "app/start/plan.h"
 #include "app/start/roles.h"
+#include "app/start/run_text.h"
 #include "app/start/session.h"
 #include "app/start/startup.h"
 #include "app/start/training_data.h"
@@ -119,7 +121,7 @@ std::int64_t ranks_of_dry_run(const TrainWords& words) {
   if (words.ranks != 1) return words.ranks;
   try {
     const RunConfig config = settings::resolve(words.sources).config;
-    return config.parallel.dp ? *config.parallel.dp * ranks_of_model(config) + servers_of(config) : 1;
+    return config.parallel.dp.value_or(1) * ranks_of_model(config) + servers_of(config);
   } catch (const UserError&) {
     return 1;  // what is wrong is told when the settings are read for these ranks
   }
@@ -152,6 +154,13 @@ std::vector<Problem> check_minutes(const TrainWords& words, bool chosen) {
 std::vector<Problem> lacks(const RunConfig& config) {
   std::vector<Problem> problems = check_runnable(config);
   for (Problem& problem : check_run_files(config)) problems.push_back(std::move(problem));
+  return problems;
+}
+
+/// What `asked` ranks would refuse when they start, which a dry run tells in their stead.
+std::vector<Problem> refusals_at_start(const RunConfig& config, std::int64_t asked) {
+  std::vector<Problem> problems = check_ranks(config, asked);
+  std::ranges::move(check_prepared_text(config), std::back_inserter(problems));
   return problems;
 }
 
@@ -198,12 +207,14 @@ int train(const Arguments& arguments, const decltype(RankOptions::around)& aroun
   if (!words) return 0;
   words->sources.choice = least_choice();
   const auto job = comm::find_mpi_job();
+  const std::int64_t asked = job ? job->ranks : words->ranks;
   if (words->dry_run && !job) words->ranks = ranks_of_dry_run(*words);
   const settings::Resolved resolved = resolve(*words, job ? job->ranks : words->ranks);
   const RunConfig& config = resolved.config;
   if (std::vector<Problem> problems = check_minutes(*words, resolved.chosen); !problems.empty())
     throw UserError(std::move(problems));
   std::vector<Problem> lacking = lacks(config);
+  if (words->dry_run) std::ranges::move(refusals_at_start(config, asked), std::back_inserter(lacking));
   if (!words->dry_run && !lacking.empty()) throw UserError(std::move(lacking));
   RankOptions start = rank_options(config, words->ranks);
   start.around = around;

@@ -19,7 +19,6 @@
 #include "app/start/cut_state.h"
 #include "app/start/kept_batch.h"
 #include "app/start/memory_limit.h"
-#include "app/start/packed_text.h"
 #include "app/start/references.h"
 #include "app/start/resources.h"
 #include "app/start/roles.h"
@@ -103,15 +102,9 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
   if (start.resumes) problems = keep_global_batch(config, *start.checkpoint, workers_of(config, session.world().size()), log);
   std::string name = name_of_run(config, start, folder.path());
   data::Corpus corpus = open_text(config, roles, session, log);
-  TextFacts text{.vocabulary = corpus.vocabulary()};
+  const TextFacts text = text_facts(config, corpus, problems);
   const std::int64_t vocabulary = model_config(config, text.vocabulary).vocabulary;
   if (!corpus.tokenizer) demand_description(start, data_folder(config), vocabulary);
-  if (config.data.documents) {
-    text.document_end = corpus.tokenizer ? corpus.tokenizer->end_of_text() : corpus.document_end;
-    if (corpus.packing) text.document_end = corpus.packing->separator;
-    if (!text.document_end) problems.push_back(no_document_end(config, corpus));
-  }
-  std::ranges::move(check_text(config, corpus), std::back_inserter(problems));
   Json published = published_of(config, start, corpus.tokenizer.get(), session.world(), log);
   Json identity = identify_run(config, start, vocabulary, std::move(problems), session, log);
   auto traced = config.log.trace && !roles.serves() ? std::make_unique<train::OpSpans>() : nullptr;
@@ -164,6 +157,16 @@ void warn_of_length(const Run& run, const Steps& steps) {
     run.log.warning(fmt::format("train.dump_step = {}: {}, so none is written", *train.dump_step, so_many));
   if (run.config.optimizer.decay_lr && train.warmup_iters > steps.all)
     run.log.warning(fmt::format("train.warmup_iters = {}: {}, so the rate stays below its highest", train.warmup_iters, so_many));
+}
+
+/// A resume that trains nothing says so: a run that was to go on needs more steps than it has taken.
+void warn_of_no_step(const Run& run, const Steps& steps, const train::RunState& state) {
+  const RunConfig::Train& train = run.config.train;
+  if (state.step == 0 || state.step < steps.all || train.eval_only) return;
+  const auto [name, value] =
+      train.max_epochs ? std::pair("train.max_epochs", *train.max_epochs) : std::pair("train.max_iters", train.max_iters);
+  run.log.warning(fmt::format("{} = {}: the run has taken {} steps, so none is left; a larger {} trains on", name, value,
+                              format_count(state.step), name));
 }
 
 /// A run's memory beside the engine's.
@@ -287,6 +290,7 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   if (run.traced) engine.observe(run.traced->log());
   engine.match_ranks();
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
+  warn_of_no_step(run, steps, state);
   const Json references = bring_references(run.config, run.start, run.corpus, run.identity, text, engine, session, run.log);
   train::TrainerOptions options = trainer_options(run, steps);
   options.hosts = quiet_hosts(session, groups.all());
