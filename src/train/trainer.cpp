@@ -44,7 +44,7 @@ void Trainer::run(RunState state, RunListeners listeners) {
 }
 
 void Trainer::run_to_end() {
-  first_step_ = state_.step;
+  first_step_ = logged_ = state_.step;
   if (state_.step > 0) durable_ = saved_ = state_.step;  // what was resumed from is there already
   if (options_.eval_only) state_.validation_loss.reset();
   if (options_.copies && !options_.eval_only) copies_ = std::make_unique<Copies>(*options_.copies, parts_.engine, parts_.team);
@@ -92,8 +92,11 @@ StopCause Trainer::take_steps() {
     if (wanted == Save::copy) copy();
     if (wanted == Save::checkpoint) save();
     if (cause == StopCause::diverged) end_diverged(fmt::format("{} steps in a row were left out", options_.max_skipped));
-    if (end_.diverged || state_.step >= options_.max_iters) return StopCause::none;
-    if (cause != StopCause::none) return cause;
+    const bool ended = end_.diverged || state_.step >= options_.max_iters;
+    if (ended || cause != StopCause::none) {
+      if (cause != StopCause::folder_gone) log_step();
+      return ended ? StopCause::none : cause;
+    }
     one_step();
   }
 }
@@ -283,17 +286,18 @@ void Trainer::one_step() {
   ++state_.step;
   state_.next_sample += parts_.engine.global_batch();
   const double end = now_seconds(), waited = parts_.loader.waited_seconds();
-  Metrics metrics = measure(parts_.engine, result, end - std::exchange(last_end_, end));
-  metrics.step = state_.step;
-  metrics.learning_rate = rate;
-  metrics.data_wait = waited - std::exchange(waited_, waited);
-  tell_step(metrics);
+  last_ = measure(parts_.engine, result, end - std::exchange(last_end_, end));
+  last_.step = state_.step;
+  last_.learning_rate = rate;
+  last_.data_wait = waited - std::exchange(waited_, waited);
+  tell(&RunListener::step_done, last_);
+  if (last_.noise && last_.finite) noise_ += *last_.noise;
+  if (due(options_.log_interval) || state_.step >= options_.max_iters) log_step();
 }
 
-void Trainer::tell_step(Metrics& metrics) {
-  tell(&RunListener::step_done, metrics);
-  if (metrics.noise && metrics.finite) noise_ += *metrics.noise;
-  if (!due(options_.log_interval)) return;
+void Trainer::log_step() {
+  if (std::exchange(logged_, state_.step) == state_.step) return;
+  Metrics& metrics = last_;
   if (metrics.noise) metrics.noise = std::exchange(noise_, {});
   if (losses_) {
     metrics.train_loss = losses_->train;

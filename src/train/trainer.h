@@ -31,7 +31,7 @@ namespace lockstep::train {
 
 struct TrainerOptions {
   std::int64_t max_iters = 1000;
-  std::int64_t log_interval = 10;
+  std::int64_t log_interval = 10;  ///< the last step is logged too
   std::int64_t eval_interval = 250;
   std::int64_t checkpoint_interval = 250;
   std::optional<double> checkpoint_seconds = {};  ///< a save by the clock too, where saves do not hold up training too much
@@ -95,7 +95,8 @@ class Trainer {
   void tell_save(const checkpoint::SaveReport& report);
   void end_diverged(const std::string& what);
   void one_step();
-  void tell_step(Metrics& metrics);
+  /// Logs the last step, unless that was done. The run's last one is logged whatever the interval is. Collective.
+  void log_step();
   void run_to_end();
   /// Until the last step, or a cause to stop before it.
   StopCause take_steps();
@@ -142,6 +143,8 @@ class Trainer {
   RunningMfu mfu_;
   std::optional<LateWatch> late_;
   std::int64_t first_step_ = 0;  // where this start of the run began
+  Metrics last_;                 // of the last step
+  std::int64_t logged_ = 0;      // the last step that was logged
   Save save_wanted_ = Save::none;
   std::vector<std::int32_t> prompt_;  // of the samples; empty: none is written
   std::int64_t skipped_ = 0;          // steps in a row

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <map>
 #include <optional>
 
@@ -85,13 +86,13 @@ TEST_F(RunFolderCommand, MetricsOfARunWithoutACheckpointAreKept) {
 }
 
 TEST_F(RunFolderCommand, AutoStartsOrGoesOn) {
-  ASSERT_EQ(lockstep(words("whole")).code, 0);
+  ASSERT_EQ(lockstep(words("whole", {"train.log_interval=1"})).code, 0);
   for (const std::string ranks : {"1", "2"}) {
     const std::string run = "parts" + ranks;
     for (const char* steps : {"3", "8", "8"}) {
       const Outcome outcome = lockstep(
           words(run, {"train.init_from=auto", "--ranks", ranks, "model.batch_size=" + std::to_string(4 / std::stoi(ranks)),
-                      std::string("train.max_iters=") + steps}));
+                      "train.log_interval=1", std::string("train.max_iters=") + steps}));
       ASSERT_EQ(outcome.code, 0) << outcome.err;
       EXPECT_NE(outcome.out.find("Run folder:"), std::string::npos);
     }
@@ -116,6 +117,65 @@ TEST_F(RunFolderCommand, ATornLastLineOfTheMetricsIsRepaired) {
   EXPECT_NE(outcome.out.find("cut off in the middle"), std::string::npos) << outcome.out;
   EXPECT_EQ(file("a/metrics.jsonl").substr(0, whole.size()), whole);
   EXPECT_EQ(losses("a").size(), 4U);
+}
+
+class LastStep : public TrainCommand {
+ protected:
+  std::vector<std::int64_t> logged(const std::string& run) const {
+    std::vector<std::int64_t> steps;
+    for (const Json& line : lines(run)) steps.push_back(line.at("step").integer());
+    return steps;
+  }
+  std::string resume(const std::string& run, const std::string& setting) const {
+    const Outcome outcome =
+        lockstep({"train", "log.dir=" + (folder_ / run).string(), "train.init_from=resume", setting, "sample.tokens=0"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out + outcome.err;
+  }
+};
+
+TEST_F(LastStep, IsLoggedWhateverTheInterval) {
+  ASSERT_EQ(lockstep(words("a", {"train.max_iters=7", "train.log_interval=3", "optimizer.gas=2"})).code, 0);
+  EXPECT_EQ(logged("a"), (std::vector<std::int64_t>{3, 6, 7}));
+  const Json noise = lines("a").back().at("noise");
+  EXPECT_EQ(noise.at("steps").integer(), 1) << "of the steps since the line before";
+  resume("a", "train.max_iters=9");
+  EXPECT_EQ(logged("a"), (std::vector<std::int64_t>{3, 6, 7, 9}));
+}
+
+TEST_F(LastStep, IsLoggedWhenARunIsStopped) {
+  const auto step_taken = [this] { return has_logged("ranks"); };
+  std::optional<Meanwhile> sender(std::in_place, step_taken, [] { std::raise(SIGTERM); });
+  const Outcome outcome = lockstep(words("ranks", {"train.max_iters=1000000", "train.eval_interval=1000000", "--ranks", "2",
+                                                   "train.log_interval=7", "train.threads=1"}));
+  sender.reset();
+  EXPECT_EQ(outcome.code, 143) << outcome.err;
+  const auto saved = checkpoint::list_checkpoints(folder_ / "ranks");
+  ASSERT_EQ(saved.size(), 1U);
+  EXPECT_EQ(logged("ranks").back(), saved.back().manifest->step);
+}
+
+TEST_F(LastStep, AResumeBehindItSaysSo) {
+  ASSERT_EQ(lockstep(words("a")).code, 0);
+  EXPECT_NE(resume("a", "train.max_iters=3")
+                .find("train.max_iters = 3: the run has taken 8 steps, so none is left; a larger train.max_iters trains on"),
+            std::string::npos);
+  EXPECT_EQ(resume("a", "train.max_iters=9").find("none is left"), std::string::npos);
+  ASSERT_EQ(lockstep(words("epochs", {"train.max_epochs=1"})).code, 0);
+  EXPECT_NE(resume("epochs", "train.max_epochs=1").find("train.max_epochs = 1: the run has taken "), std::string::npos);
+}
+
+// A save file may ask for a checkpoint before the first step: then that is what the run goes on from.
+TEST_F(LastStep, AStopBeforeTheFirstStepTellsWhetherSomethingIsSaved) {
+  const std::string save = (folder_ / "save").string();
+  const std::vector<std::string> stop{"train.max_minutes=0.0000001", "train.save_file=" + save};
+  io::replace_file(save, "");
+  const Outcome first = lockstep(words("a", stop));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "a/checkpoints/step_0/manifest.json"));
+  for (const std::string& told : {first.out, resume("a", stop[0])}) {
+    EXPECT_NE(told.find("is over; everything is saved. Go on with:"), std::string::npos) << told;
+    EXPECT_EQ(told.find("nothing to save"), std::string::npos) << told;
+  }
 }
 
 }  // namespace

@@ -130,6 +130,17 @@ TEST(SameRun, ARefusalNamesBothValuesAndTellsAllAtOnce) {
   EXPECT_NE(compared.problems[0].remedy.find("resume with train.seed=1337"), std::string::npos);
 }
 
+TEST(SameRun, EpochsThatMakeAnotherOrderAreTakenBackWithIt) {
+  const RunIdentity was = identity({});
+  RunIdentity is = was;
+  is.config.train.max_epochs = 1;
+  const Comparison compared = compare_runs(is, manifest_of(was), "run");
+  ASSERT_EQ(compared.problems.size(), 1U);
+  EXPECT_EQ(compared.problems[0].message, "data.order = partition: the run of run has random");
+  EXPECT_TRUE(compared.problems[0].remedy.starts_with("resume with train.max_epochs=null data.order=random; "))
+      << compared.problems[0].remedy;
+}
+
 TEST(SameRun, AnotherTextIsRefused) {
   const RunIdentity was = identity({});
   RunIdentity is = was;

@@ -47,7 +47,7 @@ TEST_F(TensorCommand, LossesFollowThoseOfOneRank) {
 // A run and its resumption in other layouts have the bits of one rank.
 TEST_F(TensorCommand, ACanonicalRunDoesNotDependOnItsLayout) {
   const auto canonical = [&](int ranks, const std::string& run, std::vector<std::string> more) {
-    more.insert(more.end(), {"numerics.canonical=true", "optimizer.grad_clip=0.1"});
+    more.insert(more.end(), {"numerics.canonical=true", "optimizer.grad_clip=0.1", "train.log_interval=1"});
     const Outcome outcome = lockstep(on(ranks, run, more));
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return outcome;

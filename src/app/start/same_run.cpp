@@ -118,10 +118,12 @@ void compare_derived(const RunIdentity& was, const RunIdentity& is, std::int64_t
     result.changes.push_back({step, "numerics.isa", was.isa, is.isa});
 }
 
-Problem another_run(const Key& key, const Json& was, const Json& is, const std::string& folder) {
+/// `now`: the settings of the resume.
+Problem another_run(const Key& key, const Json& was, const Json& is, const RunConfig& now, const std::string& folder) {
+  const bool by_epochs = key.name == "data.order" && now.train.max_epochs;  // which have no other order than this one
   return {fmt::format("{} = {}: the run of {} has {}", key.name, settings::shown(is), folder, settings::shown(was)),
-          fmt::format("resume with {}={}; with another value it is another run, which needs a log.dir or log.name of its own",
-                      key.name, settings::shown(was))};
+          fmt::format("resume with {}{}={}; with another value it is another run, which needs a log.dir or log.name of its own",
+                      by_epochs ? "train.max_epochs=null " : "", key.name, settings::shown(was))};
 }
 
 std::string names_of(OnResume mark) {
@@ -158,7 +160,7 @@ Comparison compare_runs(const RunIdentity& now, const checkpoint::Manifest& mani
     if (key.on_resume == OnResume::may_change || left.dump() == right.dump()) continue;
     if (key.on_resume == OnResume::must_equal) {
       const bool set_alike = key.get(before.config).dump() == key.get(now.config).dump();
-      (set_alike ? following : result.problems).push_back(another_run(key, left, right, folder));
+      (set_alike ? following : result.problems).push_back(another_run(key, left, right, now.config, folder));
     } else {
       result.changes.push_back({manifest.step, std::string(key.name), std::move(left), std::move(right)});
     }

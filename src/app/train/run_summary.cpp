@@ -57,7 +57,8 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
     if (history.stopped) add("Stopped:     {}; nothing is measured\n", *history.stopped);
     return text;
   }
-  if (history.stopped && history.steps == 0) {
+  const bool nothing = history.steps == 0 && !history.checkpoint && config.train.init_from.kind != InitFrom::Kind::resume;
+  if (history.stopped && nothing) {
     add("Stopped:     {}, before the first step: there is nothing to save. The same command begins anew\n", *history.stopped);
   } else if (history.stopped) {
     add("Stopped:     {}; everything is saved. Go on with:\n             {}\n", *history.stopped, going_on(folder, session));
