@@ -109,6 +109,14 @@ TEST_F(PlanCheck, KeepsItsErrorsBesideTheRuns) {
   EXPECT_NE(checked("one").find("predictions.jsonl: steps of 1 run on theirs are off by "), std::string::npos);
 }
 
+TEST_F(PlanCheck, TellsWhatItFoundWhereItsErrorsCannotBeKept) {
+  train("one");
+  std::filesystem::create_directory(folder_ / "predictions.jsonl");
+  const std::string text = checked("one");
+  EXPECT_NE(text.find("/one on ours: "), std::string::npos) << text;
+  EXPECT_NE(text.find("not kept in " + (folder_ / "predictions.jsonl").string() + ": "), std::string::npos) << text;
+}
+
 TEST_F(PlanCheck, AFolderOfRunsStandsForAllRunsInIt) {
   train("all/one");
   train("all/two");

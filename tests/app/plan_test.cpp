@@ -130,8 +130,11 @@ TEST(Plan, PublishedFiguresStandBesideOurs) {
 
 TEST(Plan, MemoryByTheRuleStandsBesideOurOwn) {
   const std::string text = told({"memory", "--model", "llama3_8B", "--seq", "32768", "--micro-batch", "1"});
-  EXPECT_NE(text.find("\nby the rule 31 GiB 240 GiB\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nby the rule 30.66 GiB 239.66 GiB\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\nas a run of ours declares "), std::string::npos) << text;
+  const std::string small = told({"memory", "default", "--seq", "16"});
+  EXPECT_EQ(small.find(" GiB"), std::string::npos) << "of a small model each row has its own unit: " << small;
+  EXPECT_NE(told({"memory", "gpt2", "--copies", "1e30"}).find(" EiB"), std::string::npos);
 }
 
 TEST(Plan, AdviceHasAnswerReasonAndSettings) {

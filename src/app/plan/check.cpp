@@ -1,6 +1,7 @@
 // `lockstep plan check RUN...`: what the planner says of a run, beside what the run measured.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "base/error.h"
 #include "base/text/visible.h"
 #include "base/units.h"
+#include "io/temporary_folder.h"
 #include "lab/machine_probe.h"
 
 namespace lockstep::app {
@@ -25,7 +27,8 @@ namespace {
 /// This host, as many ranks at a time as the run had.
 planner::Machine measured_now(const MeasuredRun& run) {
   planner::Machine machine;
-  const lab::ProbeOptions options{.folder = run.folder};
+  const bool takes_files = ::access(run.folder.c_str(), W_OK) == 0;  // which the probe of the disk makes
+  const lab::ProbeOptions options{.folder = takes_files ? run.folder : io::temporary_folder()};
   run_on_ranks({.ranks = run.resources.ranks, .threads = run.resources.threads}, [&](Session& session) {
     const planner::Machine probed = lab::probe_machine(options, session.runtime(), session.world(), session.world());
     if (session.lead()) machine = probed;

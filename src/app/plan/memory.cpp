@@ -24,6 +24,13 @@ std::int64_t declared(const arch::ModelConfig& model, std::int64_t samples, layo
   return ledger.total(MemoryKind::activations) + ledger.total(MemoryKind::workspace);
 }
 
+/// The rule's numbers know no bound.
+Cell cell(auto bytes) {
+  constexpr double most = 0x1p63;
+  const auto number = static_cast<double>(bytes);
+  return {bytes, number < most ? format_bytes(static_cast<std::uint64_t>(number)) : fmt::format("{:.4g} EiB", number / 0x1p60)};
+}
+
 }  // namespace
 
 int plan_memory(const Arguments& arguments) {
@@ -51,15 +58,14 @@ int plan_memory(const Arguments& arguments) {
       planner::activation_rule(model, static_cast<double>(samples), static_cast<double>(model.block_size), copies);
   const auto full = declared(model, samples, {layout::Recompute::Kind::full, 1}), none = declared(model, samples, {});
   Table table({{"of", fmt::format("{}, {} x {} tokens, bf16", name, samples, model.block_size)},
-               {"recompute_bytes", "recomputation", "{:.4g} GiB", 1 / 0x1p30},
-               {"bytes", "without", "{:.4g} GiB", 1 / 0x1p30}});
-  const auto whole = [](double bytes) { return Cell(bytes, fmt::format("{:.0f} GiB", bytes / 0x1p30)); };
-  table.row({"hidden states of a layer", rule.hidden, rule.hidden});
-  table.row({fmt::format("a layer at work ({:g} copies)", copies), rule.layer});
-  table.row({fmt::format("kept by {} layers", model.layers), rule.inputs, rule.working});
-  table.row({"logits in fp32", rule.logits, rule.logits});
-  table.row({"by the rule", whole(rule.with_recompute()), whole(rule.without())});
-  table.row({"as a run of ours declares", full, none});
+               {"recompute_bytes", "recomputation"},
+               {"bytes", "without"}});
+  table.row({"hidden states of a layer", cell(rule.hidden), cell(rule.hidden)});
+  table.row({fmt::format("a layer at work ({:g} copies)", copies), cell(rule.layer)});
+  table.row({fmt::format("kept by {} layers", model.layers), cell(rule.inputs), cell(rule.working)});
+  table.row({"logits in fp32", cell(rule.logits), cell(rule.logits)});
+  table.row({"by the rule", cell(rule.with_recompute()), cell(rule.without())});
+  table.row({"as a run of ours declares", cell(full), cell(none)});
   Answer answer;
   answer.facts({{"model", name}, {"samples", samples}, {"positions", model.block_size}});
   answer.table("activations", table);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <sstream>
+#include <stdexcept>
 
 #include "base/json.h"
 #include "base/median.h"
@@ -50,7 +51,11 @@ std::string keep_errors(const MeasuredRun& run, const planner::Machine& machine,
                                {"layout", comparison.layout},
                                {"bytes", json_of(comparison.memory)},
                                {"seconds", json_of(comparison.seconds)}});
-  io::AppendedFile(path).append(line.dump() + "\n");
+  try {
+    io::AppendedFile(path).append(line.dump() + "\n");
+  } catch (const std::runtime_error& error) {  // what was found is told all the same
+    return fmt::format("not kept in {}: {}", path.string(), error.what());
+  }
   std::vector<double> errors;
   for (const auto& [name, error] : step_errors(path, machine.name)) errors.push_back(error);
   return fmt::format("{}: steps of {} run{} on {} are off by {:.1f} % in the median, {:.1f} % at the most", path.string(),

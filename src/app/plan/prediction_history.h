@@ -9,7 +9,7 @@
 namespace lockstep::app {
 
 /// Adds a line about the run, and says how far off the predictions of all runs beside it on the same machine are, each as it was
-/// checked last. Throws UserError where the file cannot be written.
+/// checked last; or why the line was not kept.
 std::string keep_errors(const MeasuredRun& run, const planner::Machine& machine, const RunComparison& comparison);
 
 }  // namespace lockstep::app
