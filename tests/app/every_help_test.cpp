@@ -18,7 +18,9 @@ struct Said {
 };
 
 Said say(const std::string& words, const std::string& environment = "") {
-  std::FILE* pipe = popen(fmt::format("{} {} {} 2>&1", environment, program(), words).c_str(), "r");
+  // A --color of another test stays in this process's environment.
+  const std::string start = "env -u NO_COLOR -u CLICOLOR_FORCE";
+  std::FILE* pipe = popen(fmt::format("{} {} {} {} 2>&1", start, environment, program(), words).c_str(), "r");
   std::string text;
   char piece[4096];
   for (std::size_t count = 0; (count = std::fread(piece, 1, sizeof piece, pipe)) > 0;) text.append(piece, count);
@@ -119,6 +121,7 @@ TEST(EveryHelp, SaysWhatACommandIs) {
 }
 
 TEST(EveryHelp, IsColouredWhereItIsWanted) {
+  setenv("NO_COLOR", "1", 1);  // which this process's environment must not bring
   const std::string escape = "\x1b[";
   for (const std::string page : {"--help", "-h", "train --help", "bench --help", "help config"}) {
     const std::string plain = say(page).text;
@@ -133,6 +136,7 @@ TEST(EveryHelp, IsColouredWhereItIsWanted) {
   }
   EXPECT_EQ(say("--color never train --help", "CLICOLOR_FORCE=1").text.find(escape), std::string::npos);
   EXPECT_EQ(say("--color auto train --help").text.find(escape), std::string::npos);
+  unsetenv("NO_COLOR");
 }
 
 TEST(EveryHelp, ErrorsAreColouredToo) {
