@@ -99,6 +99,18 @@ TEST(TokenLayout, RawIdsOfAnotherWidthAreRefusedWithTheOneThatFits) {
                        "token 1 has id 18446744073709551615"));
 }
 
+// Any file is one of narrow ids: they fit where ids as they were told are nonsense all over.
+TEST(TokenLayout, AFewIdsAboveTheVocabularyAreNoNarrowerOnes) {
+  const Folder folder;
+  std::vector<std::int64_t> ids = counting_as<std::int64_t>(700, 50000);
+  for (const std::int64_t strange : {std::int64_t{70000}, std::int64_t{-100}, (std::int64_t{1} << 32) + 5}) {
+    for (std::size_t i = 0; i < ids.size(); i += 7) ids[i] = strange;
+    const std::string said = refusal(folder.write_ids("e.bin", ids), {.ids = "int64"});
+    EXPECT_TRUE(contains(said, "above the vocabulary of 50,304")) << said;
+    EXPECT_FALSE(contains(said, "fit: data.ids=")) << said;
+  }
+}
+
 TEST(TokenLayout, ZerosThatAreIdsAreLeftAlone) {
   const Folder folder;
   EXPECT_EQ(open_token_file(folder.write_ids("zero.bin", std::vector<std::uint16_t>(100)), {.vocabulary = 65}).tokens(), 100);

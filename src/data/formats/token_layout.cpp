@@ -74,6 +74,14 @@ Contradiction contradiction(const FileStart& start, int width, std::int64_t voca
   return {};
 }
 
+// Whether most ids of a width would be above all vocabularies, as narrower ones are that are read so. Narrower ones fit any file.
+bool too_wide(const FileStart& start, int width, std::int64_t largest) {
+  const std::size_t places = start.bytes.size() / static_cast<std::size_t>(width);
+  std::size_t above = 0;
+  for (std::size_t i = 0; i < places; ++i) above += id_at(start.bytes, i, width) >= static_cast<std::uint64_t>(largest) ? 1 : 0;
+  return 2 * above > places;
+}
+
 // Ids alone: the last row of the table, for they have no mark.
 TokenFormat raw_ids(const std::string& path, const FileStart& start, const TokenRequest& request) {
   const std::optional<int> told = told_bytes(request);
@@ -86,7 +94,8 @@ TokenFormat raw_ids(const std::string& path, const FileStart& start, const Token
   // Without a vocabulary, one that is larger than any known.
   const std::int64_t largest = request.vocabulary.value_or(std::int64_t{1} << 20);
   const auto fits = std::ranges::find_if(raw_widths, [&](int other) {
-    return other != width && (!found.wider || *found.wider == other) && contradiction(start, other, largest, true).what.empty();
+    if (other == width || (other < width && !too_wide(start, width, largest))) return false;
+    return (!found.wider || *found.wider == other) && contradiction(start, other, largest, true).what.empty();
   });
   const std::string_view joint = found.what.starts_with("token ") ? ": " : " ";
   const std::string message = fmt::format("the token file {}{}{}", path, joint, found.what);
