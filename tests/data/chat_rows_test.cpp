@@ -50,6 +50,34 @@ TEST(ChatRows, BecomeMessages) {
       R"([{"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":{"x":1}}}]}])");
 }
 
+// Every form may have its system's message in a member of its own.
+TEST(ChatRows, BeginWithTheSystemThatARowNames) {
+  const std::string system = R"({"role":"system","content":"S"})",
+                    turns = R"({"role":"user","content":"Hi"},{"role":"assistant","content":"Yes"})";
+  for (const char* member : {"system", "system_prompt"}) {
+    for (const std::string& row :
+         {R"("messages": [)" + turns + "]", R"("messages": [)" + system + "," + turns + "]",
+          R"("conversations": [)" + turns + "]", std::string(R"("instruction": "Hi", "output": "Yes")"),
+          std::string(
+              R"("prompt": [{"role": "user", "content": "Hi"}], "completion": [{"role": "assistant", "content": "Yes"}])")}) {
+      EXPECT_EQ(messages_of(fmt::format(R"({{{}, "{}": "S"}})", row, member)), "[" + system + "," + turns + "]") << row;
+      EXPECT_EQ(messages_of(fmt::format(R"({{{}, "{}": ""}})", row, member)).find("system") != std::string::npos,
+                row.find("system") != std::string::npos);
+    }
+  }
+  const ChatRow both = row_from(R"({"prompt": [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}],
+    "completion": [{"role": "assistant", "content": "No", "weight": 0}, {"role": "assistant", "content": "Yes"}], "system": "S"})");
+  EXPECT_EQ(both.prompt, 2U);
+  EXPECT_FALSE(both.conversation.teaches(2));
+  EXPECT_TRUE(both.conversation.teaches(3));
+  const std::string pair = R"({"prompt": [{"role": "user", "content": "Hi"}], "chosen": [{"role": "assistant", "content": "Yes"}],
+    "rejected": [{"role": "assistant", "content": "No"}], "system": "S"})";
+  for (const Json& row : {answer_pair(Json::parse(pair)).chosen, answer_pair(Json::parse(pair)).rejected})
+    EXPECT_EQ(chat_row(row, RowForm::completion).conversation.messages.front().dump(), system);
+  EXPECT_TRUE(contains(user_error([&] { row_from(R"({"messages": [)" + system + R"(], "system": "T"})"); }),
+                       "\"system\" stands beside another message of the system"));
+}
+
 TEST(ChatRows, ArgumentsThatAreTheTextOfAnObjectAreTheObject) {
   const auto calls = [](const char* call) {
     return messages_of(fmt::format(R"({{"messages": [{{"role": "assistant", "tool_calls": [{}]}}]}})", call));
@@ -96,6 +124,8 @@ TEST(ChatRows, RefuseByTheMember) {
       {R"({"messages": [{"role": "user", "content": ""}], "chat_template_kwargs": 1})", "\"chat_template_kwargs\" is a number"},
       {R"({"conversations": [{"from": "narrator", "value": "a"}]})", "\"from\" is \"narrator\", which is no role that is known"},
       {R"({"conversations": [{"from": "human"}]})", "\"conversations\", message 1: \"value\" is missing"},
+      {R"({"messages": [{"role": "assistant", "content": "a", "train_detail": []}]})",
+       "message 1: \"train_detail\" teaches parts"},
       {R"({"conversations": [{"from": "human", "value": "a"}], "system": 1})", "\"system\" is a number, not a string"},
       {R"({"instruction": 1, "output": "a"})", "\"instruction\" is a number, not a string"},
       {R"({"instruction": "a", "output": []})", "\"output\" is an array, not a string"},

@@ -26,6 +26,8 @@ TEST(Documents, ALineIsATextOrAPromptWithItsCompletion) {
   const Document pair = document_of(" {\"completion\": \"yes\", \"prompt\": \"no?\"}\r").value();
   EXPECT_EQ(pair.prompt, "no?");
   EXPECT_EQ(pair.text, "yes");
+  EXPECT_EQ(document_of(R"({"prompt": "a", "completion": "b", "system": "", "system_prompt": null})")->text, "b");
+  EXPECT_EQ(document_of(R"({"text": "a", "system": "a name"})")->text, "a");
   for (const std::string blank : {"", "  ", "\t\r"}) EXPECT_FALSE(document_of(blank).has_value());
 }
 
@@ -39,6 +41,8 @@ TEST(Documents, OtherLinesAreRefused) {
   EXPECT_TRUE(contains(refused("3"), "this is a number"));
   EXPECT_TRUE(contains(refused("{}"), "it has no \"text\""));
   EXPECT_TRUE(contains(refused(R"({"prompt": "a", "completion": "b", "label": true})"), "its \"label\" says whether"));
+  EXPECT_TRUE(contains(refused(R"({"prompt": "a", "completion": "b", "system": "c"})"), "its \"system\" would not be read"));
+  EXPECT_TRUE(contains(refused(R"({"prompt": "a", "completion": "b", "system_prompt": "c"})"), "its \"system_prompt\" would"));
   EXPECT_TRUE(contains(refused("{\"Text\": \"a\"}"), "it has no \"text\""));
   EXPECT_TRUE(contains(refused("{\"text\": null}"), "\"text\" is null, not a string"));
   EXPECT_TRUE(contains(refused("{\"text\": {}}"), "\"text\" is an object, not a string"));

@@ -65,8 +65,8 @@ class RowReader {
     ChatRow row;
     Json::Array& messages = row.conversation.messages;
     std::vector<bool>& untaught = row.conversation.untaught;
-    const Json* system = form_ == RowForm::share_gpt || form_ == RowForm::alpaca ? object_.find("system") : nullptr;
-    if (system != nullptr && !system->is_null()) add_text(messages, "system", "system", "");
+    const std::string_view system = system_member(object_);
+    if (!system.empty()) add_text(messages, "system", system, "");
     switch (form_) {
       case RowForm::messages:
         add_list(messages, untaught, "messages");
@@ -88,6 +88,7 @@ class RowReader {
         row.prompt = messages.size();
         add_list(messages, untaught, "completion");
     }
+    if (!system.empty()) settle_system(row, system);
     add_variables(row.conversation.variables);
     return row;
   }
@@ -101,6 +102,18 @@ class RowReader {
     if (value == nullptr) refuse(fmt::format("{} is missing", what));
     if (!value->is_string()) refuse(fmt::format("{} is {}, not a string", what, kind_of(*value)));
     return value->string();
+  }
+
+  // Rows say their system's message twice as often as not: once in the list, and in a member.
+  void settle_system(ChatRow& row, std::string_view member) const {
+    Json::Array& messages = row.conversation.messages;
+    const auto is_system = [](const Json& message) { return message.at("role").string() == "system"; };
+    if (std::ranges::count_if(messages, is_system) < 2) return;
+    if (messages[0].dump() != messages[1].dump())
+      refuse(fmt::format("\"{}\" stands beside another message of the system: which is meant?", member));
+    messages.erase(messages.begin());
+    if (row.prompt > 0) --row.prompt;
+    if (std::vector<bool>& untaught = row.conversation.untaught; !untaught.empty()) untaught.erase(untaught.begin());
   }
 
   // A message of one member's text, or of two with a blank line between them. One without a text is none, but for an answer.
@@ -127,13 +140,15 @@ class RowReader {
     }
   }
 
-  // As OpenAI's files ("weight", 0 or 1) and axolotl's ("train") say it.
+  // As OpenAI's files ("weight", 0 or 1) and axolotl's ("train", "train_detail") say it.
   bool is_taught(const Json& given, const std::string& what) const {
     const Json *weight = given.find("weight"), *train = given.find("train");
     if (weight != nullptr && !weight->is_null() && (!weight->is_number() || (weight->number() != 0 && weight->number() != 1)))
       refuse(fmt::format("{}: \"weight\" is {}, neither 0 nor 1", what, weight->dump()));
     if (train != nullptr && !train->is_null() && !train->is_bool())
       refuse(fmt::format("{}: \"train\" is {}, neither true nor false", what, train->dump()));
+    if (const Json* parts = given.find("train_detail"); parts != nullptr && !parts->is_null())
+      refuse(what + ": \"train_detail\" teaches parts of a message, which is not done");
     const bool off = (weight != nullptr && weight->is_number() && weight->number() == 0) ||
                      (train != nullptr && train->is_bool() && !train->boolean());
     return !off;
@@ -222,6 +237,13 @@ class RowReader {
 };
 
 }  // namespace
+
+std::string_view system_member(const Json& object) {
+  for (const char* key : {"system", "system_prompt"}) {
+    if (const Json* text = object.find(key); text != nullptr && !text->is_null()) return key;
+  }
+  return "";
+}
 
 std::string_view name_of(RowForm form) { return row_of(form).name; }
 

@@ -43,8 +43,12 @@ struct AnswerPair {
 };
 AnswerPair answer_pair(const Json& object);
 
-/// A row of any form but `plain` and `preferences`. Contents are texts: lists of text parts are joined, with `between`. Variables
-/// are "tools", "documents" and the members of "chat_template_kwargs". Throws UserError, without a place, that names the member.
+/// The member that a row has its system's message in, beside what it says: "system" or "system_prompt"; empty: none.
+std::string_view system_member(const Json& object);
+
+/// A row of any form but `plain` and `preferences`. Contents are texts: lists of text parts are joined, with `between`. A
+/// system_member() comes first. Variables are "tools", "documents" and the members of "chat_template_kwargs". Throws UserError,
+/// without a place, that names the member.
 ChatRow chat_row(const Json& object, RowForm form, std::string_view between);
 
 /// "a string", "an array".

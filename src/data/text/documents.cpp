@@ -55,6 +55,9 @@ Document plain_document(const Json& json) {
   if (prompt == nullptr) throw UserError("it has a \"completion\" without a \"prompt\"", line_forms);
   if (completion == nullptr) throw UserError("it has a \"prompt\" without a \"completion\"", line_forms);
   refuse_label(json);
+  if (const std::string_view system = system_member(json); !system.empty() && json.at(system).dump() != "\"\"")
+    throw UserError(fmt::format("its \"{}\" would not be read: prompt and completion are texts as they are", system),
+                    "write it into the prompt, or the row as messages; leave it out where it is not for the model");
   return Document{.prompt = text_of(*prompt, "prompt"), .text = text_of(*completion, "completion")};
 }
 
