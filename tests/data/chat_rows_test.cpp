@@ -73,7 +73,7 @@ TEST(ChatRows, BeginWithTheSystemThatARowNames) {
   const std::string pair = R"({"prompt": [{"role": "user", "content": "Hi"}], "chosen": [{"role": "assistant", "content": "Yes"}],
     "rejected": [{"role": "assistant", "content": "No"}], "system": "S"})";
   for (const Json& row : {answer_pair(Json::parse(pair)).chosen, answer_pair(Json::parse(pair)).rejected})
-    EXPECT_EQ(chat_row(row, RowForm::completion).conversation.messages.front().dump(), system);
+    EXPECT_EQ(chat_row(row, RowForm::completion, "\n").conversation.messages.front().dump(), system);
   EXPECT_TRUE(contains(user_error([&] { row_from(R"({"messages": [)" + system + R"(], "system": "T"})"); }),
                        "\"system\" stands beside another message of the system"));
 }

@@ -176,7 +176,7 @@ TEST(Jsonl, FoldersAreReadByTheNamesOfTheirFiles) {
   EXPECT_EQ(shown(folder, "train") + shown(folder, "val"), "aa\ncc\n");
   folder.write("in/d.txt", "some text");
   const std::string mixed = user_error([&] { Prepared(options_of(folder, folder.path("in"))); });
-  EXPECT_TRUE(contains(mixed, "2 .jsonl files and 1 other text files")) << mixed;
+  EXPECT_TRUE(contains(mixed, "2 files of JSONL and 1 other text files")) << mixed;
   PrepareOptions options = options_of(folder, folder.path("in"));
   options.format = TextFormat::jsonl;
   const Prepared alone(options);

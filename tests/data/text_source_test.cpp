@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "data/corpus.h"
 #include "data/formats/known_format.h"
@@ -22,7 +25,7 @@ namespace {
 
 using namespace std::string_literals;
 
-std::string prepared_tokens(const Folder& folder, PrepareOptions options) {
+std::string prepared_tokens(const Folder& folder, PrepareOptions options, std::string* said = nullptr) {
   const auto closed = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(closed)> printed(std::tmpfile(), closed), lines(std::tmpfile(), closed);
   Log log(lines.get());
@@ -30,6 +33,11 @@ std::string prepared_tokens(const Folder& folder, PrepareOptions options) {
   options.facts = printed.get();
   options.progress = lines.get();
   prepare(options, log);
+  if (said != nullptr) {
+    said->resize(1 << 16);
+    std::rewind(lines.get());
+    said->resize(std::fread(said->data(), 1, said->size(), lines.get()));
+  }
   return decoded(open_corpus(folder.path("out"), {}, log));
 }
 
@@ -225,6 +233,87 @@ TEST(PrepareForeign, TextStaysText) {
   late[1'500'000] = '\0';
   EXPECT_TRUE(contains(user_error([&] { prepared_tokens(folder, {.input = folder.write("t", late), .tokenizer = "byte"}); }),
                        "its byte 1500000 is zero"));
+}
+
+std::string row(const std::string& text) { return R"({"text": ")" + text + "\"}\n"; }
+
+TEST(PrepareRows, JsonlIsKnownByItsNameAndWhereThatSaysNothingByItsLines) {
+  const Folder folder;
+  const std::string rows = row("pp") + row("qq"), list = R"([ {"text": "pp"}, {"text": "qq"} ])";
+  for (const char* name : {"t.jsonl", "t.ndjson", "t.JSONL", "t.json", "t", "t.json.gz", "t.NDJSON.zst"}) {
+    const std::string_view end = std::string_view(name).substr(std::string_view(name).rfind('.') + 1);
+    const std::string file = folder.write(name, end == "gz" ? gzip(rows) : end == "zst" ? zstd(rows) : rows);
+    EXPECT_EQ(prepared_tokens(folder, {.input = file}), "pp\nqq\n") << name;
+  }
+  std::FILE* stream = std::fopen(folder.path("t").c_str(), "rb");
+  EXPECT_EQ(prepared_tokens(folder, {.input = "-", .standard_input = stream}), "pp\nqq\n");
+  std::fclose(stream);
+  const std::vector<std::array<std::string, 4>> others{
+      {"rows.txt", rows, "its lines are objects in JSON, and its name is not that of JSONL",
+       " --format jsonl reads a document a line"},
+      {"list.json", list, "is one list in JSON, not JSONL", "jq -c '.[]' < "},
+      {"list.txt", "[\n  {\n    \"text\": \"pp\"}]", "is one list in JSON, not JSONL", "jq -c '.[]' < "},
+      {"tree.json", "{\n  \"data\": " + list + "}", "it does not begin with two lines of JSONL", "jq -c '.MEMBER[]' < "},
+      {"table.csv", "text,label\nhello,1\n", "is a table, and no text", "csv.DictReader(sys.stdin)"},
+      {"table.TSV", "text\tlabel\nhello\t1\n", "is a table, and no text", "delimiter='\\t'"}};
+  for (const auto& [name, content, what, remedy] : others) {
+    const std::string file = folder.write(name, content);
+    try {
+      prepared_tokens(folder, {.input = file});
+      ADD_FAILURE() << name;
+    } catch (const UserError& error) {
+      const Problem& problem = error.problems().front();
+      EXPECT_TRUE(contains(problem.message, what)) << problem.message;
+      EXPECT_TRUE(contains(problem.remedy, remedy)) << problem.remedy;
+      EXPECT_TRUE(contains(problem.remedy, "lockstep prepare " + file + " --format text takes it as it is")) << problem.remedy;
+    }
+    EXPECT_EQ(prepared_tokens(folder, {.input = file, .format = TextFormat::text}), content);
+  }
+  for (const std::string text : {"{a: 1}\n{b: 2}\n", "[see below]", "{\"one\": 1}", "[1] {2} [\"3\"]"}) {
+    EXPECT_EQ(prepared_tokens(folder, {.input = folder.write("plain.txt", text)}), text);
+  }
+}
+
+TEST(PrepareRows, AFolderSaysWhatHoldsRowsInAnotherWay) {
+  const Folder folder;
+  folder.write("in/a.txt", "some text");
+  folder.write("in/list.json", R"([{"text": "pp"}])");
+  folder.write("in/rows.txt", row("pp") + row("qq"));
+  folder.write("in/settings.json", "{\n  \"a\": 1\n}\n");
+  folder.write("in/table.csv", "a,b\n");
+  std::string said;
+  EXPECT_EQ(prepared_tokens(folder, {.input = folder.path("in")}, &said), "some text{\n  \"a\": 1\n}\n");
+  for (const char* line : {"a list in JSON: list.json", "JSONL by another name: rows.txt", "a table (.csv): table.csv"})
+    EXPECT_TRUE(contains(said, "skipped, " + std::string(line))) << said;
+  folder.write("rows/a.JSONL", row("aa"));
+  folder.write("rows/b.json", row("bb") + row("cc"));
+  for (const TextFormat format : {TextFormat::automatic, TextFormat::jsonl})
+    EXPECT_EQ(prepared_tokens(folder, {.input = folder.path("rows"), .format = format}), "aa\nbb\ncc\n");
+  folder.write("lists/a.json", R"([{"text": "pp"}])");
+  const std::string none = user_error([&] { prepared_tokens(folder, {.input = folder.path("lists")}); });
+  EXPECT_TRUE(contains(none, "(1 entries were skipped; a.json: a list in JSON)")) << none;
+}
+
+// The last tenth of all of it would be for validation, and the test's rows would train.
+TEST(PrepareRows, SplitsOfADataSetAreWarnedOf) {
+  const Folder folder;
+  const auto told = [&](const std::string& in) {
+    std::string said;
+    prepared_tokens(folder, {.input = folder.path(in)}, &said);
+    return said;
+  };
+  folder.write("one/train-00000-of-00002.jsonl", row("aa"));
+  folder.write("one/train-00001-of-00002.jsonl", row("bb"));
+  EXPECT_FALSE(contains(told("one"), "are read as one text"));
+  folder.write("one/test.jsonl", row("cc"));
+  const std::string said = told("one");
+  EXPECT_TRUE(contains(said, "one/train-00000-of-00002.jsonl and " + folder.path("one/test.jsonl") + " are read as one text"))
+      << said;
+  folder.write("two/validation.txt", "some");
+  folder.write("two/testing.txt", "text");
+  EXPECT_FALSE(contains(told("two"), "are read as one text"));
+  folder.write("two/train.txt", "more");
+  EXPECT_TRUE(contains(told("two"), folder.path("two/train.txt") + " and " + folder.path("two/validation.txt")));
 }
 
 }  // namespace

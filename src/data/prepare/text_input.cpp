@@ -37,7 +37,7 @@ TextSource find_text(const PrepareOptions& options, const TextRules& rules, Log&
   if (io::is_special(options.input)) return {};
   if (!io::is_folder(options.input)) return file_source(options.input, options.input, rules);
   TextSource source = folder_source(options.input, rules, options.out);
-  log_skipped(source, log);
+  log_found(source, log);
   return source;
 }
 

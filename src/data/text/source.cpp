@@ -3,17 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "base/text/utf8.h"
 #include "base/units.h"
 #include "data/bpe/words.h"
 #include "data/formats/known_format.h"
+#include "data/text/documents.h"
 #include "io/folder_entries.h"
 
 namespace lockstep::data {
@@ -27,10 +31,20 @@ constexpr const char* as_it_is = "name text or JSONL; --binary takes any file's 
 
 std::span<std::byte> writable(std::string& text) { return std::as_writable_bytes(std::span(text)); }
 
-bool named_jsonl(io::Path name) {
-  if (const std::string end = name.extension().string(); end == ".gz" || end == ".zst" || end == ".zstd")
-    name.replace_extension();
-  return name.extension() == ".jsonl";
+/// The last part of a file's name in small letters, as it is without that of a compression: ".jsonl".
+std::string ending(io::Path name) {
+  const auto last = [&] {
+    std::string text = name.extension().string();
+    for (char& letter : text) letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+    return text;
+  };
+  if (const std::string end = last(); end == ".gz" || end == ".zst" || end == ".zstd") name.replace_extension();
+  return last();
+}
+
+bool named_jsonl(const io::Path& name) {
+  const std::string end = ending(name);
+  return end == ".jsonl" || end == ".ndjson";
 }
 
 /// What the start of a file says.
@@ -38,6 +52,7 @@ struct Look {
   io::Compression compression = io::Compression::none;
   std::string reason = {};  ///< why it is no text, in a few words; empty: it is
   Problem problem = {};     ///< the same where the user has named the file
+  bool rows = false;        ///< JSONL
 };
 
 FileStart start_inside(const io::Path& path, const std::string& name, io::Compression compression) {
@@ -70,30 +85,91 @@ Look look_at_text(const FileStart& start, const std::string& name, bool utf8) {
   return {.reason = bad == std::string::npos || cut ? "" : "not UTF-8"};
 }
 
+/// Whether the first two lines that are not blank are objects.
+bool begins_with_rows(const FileStart& start) {
+  std::string_view rest = start.bytes;
+  for (int found = 0; found < 2;) {
+    const std::size_t end = rest.find('\n');
+    if (rest.empty() || (end == std::string_view::npos && !start.whole())) return false;
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    try {
+      if (parse_line(line)) ++found;
+    } catch (const UserError&) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Whether a list of objects begins.
+bool begins_a_list(const FileStart& start) {
+  constexpr const char* blanks = " \t\r\n";
+  const std::string_view text = start.bytes;
+  const std::size_t list = text.find_first_not_of(blanks);
+  if (list == text.npos || text[list] != '[') return false;
+  const std::size_t object = text.find_first_not_of(blanks, list + 1);
+  if (object == text.npos || text[object] != '{') return false;
+  const std::size_t name = text.find_first_not_of(blanks, object + 1);
+  return name != text.npos && text[name] == '"';
+}
+
+/// Text that holds rows in another way than JSONL, or that has another name: to learn its brackets is seldom meant.
+Look look_at_rows(const FileStart& start, const std::string& name) {
+  const std::string end = ending(name), word = shell_words({name});
+  const std::string as_text = fmt::format("; lockstep prepare {} --format text takes it as it is", word);
+  const std::string as_lines = fmt::format("lockstep prepare {} --format jsonl reads a document a line", word);
+  const auto write = [&](const std::string& command) {
+    return fmt::format("write it as JSONL: {} < {} > ROWS.jsonl{}", command, word, as_text);
+  };
+  if (end == ".csv" || end == ".tsv") {
+    const std::string reader = fmt::format("csv.DictReader(sys.stdin{})", end == ".tsv" ? ", delimiter='\\t'" : "");
+    return {
+        .reason = fmt::format("a table ({})", end),
+        .problem = {name + " is a table, and no text",
+                    write(fmt::format(R"(python3 -c "import csv, json, sys; [print(json.dumps(row)) for row in {}]")", reader))}};
+  }
+  if (begins_a_list(start))
+    return {.reason = "a list in JSON", .problem = {name + " is one list in JSON, not JSONL", write("jq -c '.[]'")}};
+  if (begins_with_rows(start)) {
+    if (end.empty() || end == ".json") return {.rows = true};
+    return {.reason = "JSONL by another name",
+            .problem = {name + ": its lines are objects in JSON, and its name is not that of JSONL", as_lines + as_text}};
+  }
+  if (end != ".json") return {};
+  // A folder of programs has such files.
+  return {.problem = {name + ": it does not begin with two lines of JSONL",
+                      as_lines + "; of a list in it: " + write("jq -c '.MEMBER[]'")}};
+}
+
 Look look_at(const io::Path& path, const std::string& name, const TextRules& rules) {
   FileStart start = start_of(io::FileBytes(path));
   if (start.size == 0) return {.reason = "empty"};
   if (rules.binary) return {};
   const KnownFormat* format = known_format(start);
-  Look look;
+  io::Compression compression = io::Compression::none;
   if (format != nullptr && format->compression != io::Compression::none) {
-    look.compression = format->compression;
-    start = start_inside(path, name, look.compression);
-    const KnownFormat* inside = known_format(start);
-    if (inside != nullptr) {
-      look.reason = fmt::format("{} in {}", inside->what, io::name_of(look.compression));
-      look.problem = refused(*format, name);
-      look.problem.message += fmt::format(", and what is in it is {}", inside->what);
-      return look;
+    compression = format->compression;
+    start = start_inside(path, name, compression);
+    if (const KnownFormat* inside = known_format(start); inside != nullptr) {
+      Problem problem = refused(*format, name);
+      problem.message += fmt::format(", and what is in it is {}", inside->what);
+      return {.compression = compression,
+              .reason = fmt::format("{} in {}", inside->what, io::name_of(compression)),
+              .problem = std::move(problem)};
     }
   } else if (format != nullptr) {
     return {.reason = std::string(format->what), .problem = refused(*format, name)};
   }
-  const bool jsonl = rules.format == TextFormat::jsonl || (rules.format == TextFormat::automatic && named_jsonl(name));
-  if (jsonl) return look;  // bad lines are told
-  Look text = look_at_text(start, name, rules.utf8);
-  text.compression = look.compression;
-  return text;
+  Look look;
+  if (rules.format == TextFormat::jsonl || (rules.format == TextFormat::automatic && named_jsonl(name))) {
+    look.rows = named_jsonl(name) || begins_with_rows(start);  // bad lines are told
+  } else {
+    look = look_at_text(start, name, rules.utf8);
+    if (rules.format == TextFormat::automatic && look.reason.empty()) look = look_at_rows(start, name);
+  }
+  look.compression = compression;
+  return look;
 }
 
 class FolderWalk {
@@ -136,18 +212,19 @@ class FolderWalk {
     if (!seen_.insert(fs::canonical(entry, none)).second) return skip(entry, "met before by another name");
     const Look look = look_or_skip(entry.path());
     if (!look.reason.empty()) return skip(entry, look.reason);
-    source_.files.push_back({entry.path(), entry.path().string(), entry.file_size(), look.compression});
+    source_.files.push_back({entry.path(), entry.path().string(), entry.file_size(), look.compression, look.rows});
   }
 
   // One that cannot be opened is skipped; one that is compressed and damaged is not.
   Look look_or_skip(const io::Path& path) const {
-    if (rules_.format == TextFormat::jsonl && !named_jsonl(path)) return {.reason = "not .jsonl"};
     try {
       io::File::open_to_read(path);
     } catch (const std::runtime_error&) {
       return {.reason = "cannot be read"};
     }
-    return look_at(path, path.string(), rules_);
+    Look look = look_at(path, path.string(), rules_);
+    if (rules_.format == TextFormat::jsonl && !look.rows && look.reason.empty()) look.reason = "not .jsonl";
+    return look;
   }
 
   static bool hidden(const fs::directory_entry& entry) { return entry.path().filename().string().starts_with('.'); }
@@ -161,14 +238,35 @@ class FolderWalk {
   TextSource source_;
 };
 
-// The format of files that are to say it by their names.
-TextFormat format_by_name(const TextSource& source, const io::Path& folder) {
-  const auto jsonl = std::ranges::count_if(source.files, [](const TextFile& file) { return named_jsonl(file.path); });
+// The format of files that are to say it.
+TextFormat format_of(const TextSource& source, const io::Path& folder) {
+  const auto jsonl = std::ranges::count(source.files, true, &TextFile::rows);
   if (jsonl == 0) return TextFormat::text;
   if (jsonl == std::ssize(source.files)) return TextFormat::jsonl;
-  throw UserError(fmt::format("{} has {} .jsonl files and {} other text files", folder.string(), format_count(jsonl),
+  throw UserError(fmt::format("{} has {} files of JSONL and {} other text files", folder.string(), format_count(jsonl),
                               format_count(std::ssize(source.files) - jsonl)),
                   "--format jsonl takes the documents of the former alone, --format text the bytes of all");
+}
+
+// The split of a data set that a file is named after: "train-00000-of-00002.jsonl", "validation.txt"; empty: none.
+std::string_view split_of(const TextFile& file) {
+  const std::string name = file.path.filename().string();
+  const std::string_view first = std::string_view(name).substr(0, name.find_first_of(".-_"));
+  constexpr std::array<std::string_view, 7> splits = {"train", "validation", "valid", "val", "dev", "test", "eval"};
+  const auto* const found = std::ranges::find(splits, first);
+  return found == splits.end() ? "" : *found;
+}
+
+void warn_of_splits(const TextSource& source, Log& log) {
+  std::map<std::string_view, std::string> named;  // a file of each
+  for (const TextFile& file : source.files) named.emplace(split_of(file), file.name);
+  named.erase("");
+  const auto train = named.find("train");
+  if (train == named.end() || named.size() == 1) return;
+  const std::string& other = std::next(train) != named.end() ? std::next(train)->second : named.begin()->second;
+  log.warning(
+      fmt::format("{} and {} are read as one text, whose last tenth is for validation; to leave a split out, prepare {} alone",
+                  train->second, other, train->second));
 }
 
 // 1 + the line feeds before a byte.
@@ -193,10 +291,10 @@ std::uint64_t TextSource::bytes() const {
 TextSource file_source(const io::Path& path, std::string name, const TextRules& rules) {
   TextSource source;
   source.format = rules.format;
-  if (rules.format == TextFormat::automatic) source.format = named_jsonl(name) ? TextFormat::jsonl : TextFormat::text;
   const Look look = look_at(path, name, rules);
+  if (rules.format == TextFormat::automatic) source.format = look.rows ? TextFormat::jsonl : TextFormat::text;
   if (!look.problem.message.empty()) throw UserError(std::vector<Problem>{look.problem});
-  source.files.push_back({path, std::move(name), io::File::open_to_read(path).size(), look.compression});
+  source.files.push_back({path, std::move(name), io::File::open_to_read(path).size(), look.compression, look.rows});
   return source;
 }
 
@@ -210,14 +308,16 @@ std::unique_ptr<io::ByteStream> open_text(const io::Path& path) {
 TextSource folder_source(const io::Path& folder, const TextRules& rules, const io::Path& except) {
   TextSource source = FolderWalk(folder, rules, except).take();
   if (source.files.empty()) {
-    throw UserError(fmt::format("no text files in {} ({} entries were skipped)", folder.string(), source.skipped.size()),
+    const std::string first =
+        source.skipped.empty() ? "" : fmt::format("; {}: {}", source.skipped[0].name, source.skipped[0].reason);
+    throw UserError(fmt::format("no text files in {} ({} entries were skipped{})", folder.string(), source.skipped.size(), first),
                     "name a folder that holds text, or one file");
   }
-  source.format = rules.format == TextFormat::automatic ? format_by_name(source, folder) : rules.format;
+  source.format = rules.format == TextFormat::automatic ? format_of(source, folder) : rules.format;
   return source;
 }
 
-void log_skipped(const TextSource& source, Log& log) {
+void log_found(const TextSource& source, Log& log) {
   constexpr std::size_t named = 3;
   std::map<std::string, std::vector<std::string>> by_reason;
   for (const SkippedFile& file : source.skipped) by_reason[file.reason].push_back(file.name);
@@ -227,6 +327,7 @@ void log_skipped(const TextSource& source, Log& log) {
     if (names.size() > named) list += fmt::format(" and {} more", names.size() - named);
     log.info(fmt::format("skipped, {}: {}", reason, list));
   }
+  warn_of_splits(source, log);
 }
 
 TextPieces::TextPieces(const TextSource& source, Cut cut, std::uint64_t bytes_a_piece, const Tokenizer* tokenizer)

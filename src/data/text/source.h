@@ -21,6 +21,7 @@ struct TextFile {
   std::string name;  ///< for messages
   std::uint64_t bytes = 0;
   io::Compression compression = io::Compression::none;  ///< it has to be unpacked before it is cut into pieces
+  bool rows = false;                                    ///< JSONL, by its name or by what is in it
 };
 
 struct SkippedFile {
@@ -30,7 +31,7 @@ struct SkippedFile {
 
 /// What is in a text's files.
 enum class TextFormat : std::uint8_t {
-  automatic,  ///< JSONL where the names end in .jsonl
+  automatic,  ///< JSONL where names say so, or what is in a .json or a stream without a name's ending
   text,       ///< text as it is
   jsonl       ///< a document a line (text/documents.h)
 };
@@ -57,8 +58,8 @@ TextSource file_source(const io::Path& path, std::string name, const TextRules& 
 TextSource folder_source(const io::Path& folder, const TextRules& rules, const io::Path& except);
 /// What is in a regular file, unpacked where it is compressed.
 std::unique_ptr<io::ByteStream> open_text(const io::Path& path);
-/// One line a reason.
-void log_skipped(const TextSource& source, Log& log);
+/// One line a reason. Warns of files that are named as splits of a data set: they are read as one text.
+void log_found(const TextSource& source, Log& log);
 
 /// Where a piece may end.
 enum class Cut : std::uint8_t {
