@@ -206,6 +206,7 @@ void evaluate_model(const EvalOptions& options, AnswerLine& line, Session& sessi
     return;
   }
   const data::TokenText text = open_text(options, loaded, session, log);
+  data::demand_same_tokens(text.tokenizer.get(), text.file.path(), loaded.tokenizer.get(), options.from.model);
   data::demand_known_ids(text.file, loaded.inference->context().config.vocabulary);
   const Windows windows = windows_of(options, text.file, loaded.inference->context().config.block_size);
   const train::TextLoss result = evaluate(options, loaded, text.file, windows, session);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "base/units.h"
 #include "data/verification.h"
 #include "io/file.h"
@@ -110,6 +111,23 @@ void demand_known_ids(const TokenFile& file, std::int64_t vocabulary) {
       "prepare the text with the tokenizer that the model was trained with, or train a model of the text's vocabulary");
 }
 
+void demand_same_tokens(const Tokenizer* text, const std::string& named, const Tokenizer* of_model, const std::string& model) {
+  if (text == nullptr || of_model == nullptr) return;
+  const std::optional<std::int32_t> id = other_meaning(*text, *of_model);
+  if (!id) return;
+  const auto tell = [&](const Tokenizer& tokenizer) {
+    return fmt::format("{} of {} tokens, where token {} is {}", tokenizer.name(), format_count(tokenizer.vocabulary()), *id,
+                       Json(tokenizer.bytes(*id)).dump());
+  };
+  const bool as_file = io::exists(io::Path(model) / "tokenizer.json");
+  const std::string command =
+      own_command({"prepare", "TEXT", "--tokenizer", "hf:" + (as_file ? model : "FOLDER"), "--out", "DATA"});
+  throw UserError(fmt::format("{} was prepared with another tokenizer than the model's: {}; of {}: {}", named, tell(*text), model,
+                              tell(*of_model)),
+                  fmt::format("prepare the text with the model's: {}{}", command,
+                              as_file ? "" : ", where FOLDER has its tokenizer.json (lockstep convert writes it)"));
+}
+
 TokenText open_tokens(const io::Path& path, const TokenRequest& request) {
   const io::Path folder = path.has_parent_path() ? path.parent_path() : io::Path(".");
   if (io::is_folder(folder)) {
@@ -118,7 +136,7 @@ TokenText open_tokens(const io::Path& path, const TokenRequest& request) {
     if (facts != nullptr) {
       demand_told(request, description->format, (folder / description_file).string());
       return {open_described(folder, *description, facts->name), facts->text_bytes,
-              facts->mask ? facts->mask->targets : facts->tokens, description->packing};
+              facts->mask ? facts->mask->targets : facts->tokens, description->packing, make_tokenizer(description->tokenizer)};
     }
   }
   TokenFile file = open_token_file(path.string(), request);

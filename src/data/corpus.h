@@ -47,12 +47,17 @@ void verify_corpus(const io::Path& folder, std::span<const TokenFile* const> fil
 /// Throws UserError unless a model of `vocabulary` knows all ids that `file` may have.
 void demand_known_ids(const TokenFile& file, std::int64_t vocabulary);
 
+/// Throws UserError where an id means another text to the tokenizer of the text `named` than to that of `model`, a folder or
+/// file. Without one of them nothing is known.
+void demand_same_tokens(const Tokenizer* text, const std::string& named, const Tokenizer* of_model, const std::string& model);
+
 /// One token file for evaluation.
 struct TokenText {
   TokenFile file;
   std::int64_t text_bytes = 0;  ///< of the tokens that are taught; 0: not known
   std::int64_t targets = 0;     ///< tokens that are taught
   std::optional<Packing> packing = {};
+  std::unique_ptr<Tokenizer> tokenizer = {};  ///< null for ids without description
 };
 
 /// The file as the tokens.json beside it describes it; without one, as its content says.

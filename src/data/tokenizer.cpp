@@ -206,6 +206,13 @@ std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_
                   "use the tokenizer that the model was trained with, or another prompt");
 }
 
+std::optional<std::int32_t> other_meaning(const Tokenizer& one, const Tokenizer& other) {
+  for (std::int32_t id = 0; id < std::min(one.vocabulary(), other.vocabulary()); ++id) {
+    if (one.has(id) && other.has(id) && one.bytes(id) != other.bytes(id)) return id;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::int32_t> missing_ids(const Tokenizer& tokenizer, std::int64_t vocabulary) {
   std::vector<std::int32_t> ids;
   for (std::int32_t id = 0; id < vocabulary; ++id) {

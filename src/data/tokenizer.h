@@ -87,6 +87,9 @@ std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_
 /// A prompt's text, without what every text begins with.
 std::string decode_prompt(const Tokenizer& tokenizer, std::span<const std::int32_t> prompt);
 
+/// The first id that both have, as another text each; nothing where there is none.
+std::optional<std::int32_t> other_meaning(const Tokenizer& one, const Tokenizer& other);
+
 /// The ids of a model of `vocabulary` that no text has: a model's vocabulary may be padded.
 std::vector<std::int32_t> missing_ids(const Tokenizer& tokenizer, std::int64_t vocabulary);
 

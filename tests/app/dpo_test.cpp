@@ -17,14 +17,14 @@ class Preferences : public TrainCommand {
     }
     io::replace_file(folder_ / "pairs.jsonl", lines);
     ASSERT_EQ(lockstep({"prepare", at("pairs.jsonl"), "--tokenizer", "byte", "--length", "32", "--out", at("data")}).code, 0);
+    io::replace_file(folder_ / "text.txt", std::string(2000, 'a') + "It is 7. What is 3?\n");
+    ASSERT_EQ(lockstep({"prepare", at("text.txt"), "--tokenizer", "byte", "--out", at("text")}).code, 0);
     ASSERT_EQ(lockstep(base()).code, 0);
   }
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
   std::vector<std::string> base() const {
-    io::replace_file(folder_ / "text.txt", std::string(2000, 'a') + "It is 7. What is 3?\n");
     return {"train",
-            at("text.txt"),
-            "data.root_path=" + at("texts"),
+            at("text"),
             "log.dir=" + at("base"),
             "model.vocab_size=256",
             "model.n_layer=2",
@@ -152,8 +152,7 @@ TEST_F(Preferences, WhatCannotBePreferredIsRefused) {
   refused(preferring("x", {"data.io=readers"}), "data.io = readers: with train.objective = dpo");
   refused(preferring("x", {"train.objective=lm"}), "train.objective = lm: the windows of ");
   std::vector<std::string> text = preferring("x", {"train.objective=dpo"});
-  text[1] = at("text.txt");
-  text.push_back("data.root_path=" + at("texts"));
+  text[1] = at("text");
   refused(text, "has no pairs");
   text.push_back("train.objective=sft");
   refused(text, "does not say which of its tokens are taught");

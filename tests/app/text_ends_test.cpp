@@ -143,19 +143,6 @@ TEST_F(TextEnds, NoFileIsWrittenOutsideOfTheFolder) {
   EXPECT_FALSE(fs::exists(folder_ / "escaped.json"));
 }
 
-// Its tokens would be other characters of the new text.
-TEST_F(TextEnds, AnotherVocabularyDoesNotKeepThem) {
-  publish();
-  set("config.json", "eos_token_id", 5);
-  const Outcome outcome = lockstep({"train", "data.dir=" + at("data"), "log.dir=" + at("tuned"), "train.init_from=" + at("model"),
-                                    "model.batch_size=2", "train.max_iters=1", "train.eval_iters=1", "train.warmup_iters=0",
-                                    "train.threads=1", "sample.tokens=0"});
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE((outcome.out + outcome.err).find("are not kept: token 5 is"), std::string::npos) << outcome.out << outcome.err;
-  done({"convert", at("tuned"), at("back")});
-  EXPECT_TRUE(Json::parse(file("back/config.json")).at("eos_token_id").is_null());
-}
-
 TEST_F(TextEnds, SamplingIsThePublishersUnlessTheUserSays) {
   publish();
   const std::vector<std::string> plain = {"generate", "--model", at("model"), "--prompt", "the",

@@ -54,6 +54,40 @@ TEST_F(Vocabulary, ADescribedTextOfMoreTokensThanTheModelIsRefused) {
   EXPECT_EQ(lockstep(words("a", {"model.vocab_size=20"})).err.find("leave out"), std::string::npos);
 }
 
+// The ids of each mean other text to the other, and nothing but the loss would show it.
+TEST_F(Vocabulary, ATextOfAnotherTokenizerThanTheModelsIsRefused) {
+  const auto at = [&](const char* name) { return (folder_ / name).string(); };
+  ASSERT_EQ(lockstep({"prepare", at("text.txt"), "--tokenizer", "bpe:260", "--out", at("pieces")}).code, 0);
+  ASSERT_EQ(lockstep(words("run", {"data.dir=" + at("pieces")})).code, 0);
+  ASSERT_EQ(lockstep({"convert", at("run"), at("model")}).code, 0);
+  for (const char* from : {"run", "model"}) {
+    const std::vector<std::string> start{"train", at("data"), "train.init_from=" + at(from), "log.dir=" + at("next")};
+    const std::vector<std::string> evaluate{"eval", at(from), at("data")};
+    for (const auto& call : {start, evaluate}) {
+      refused(call, "was prepared with another tokenizer than the model's: char of 39 tokens, where token 0 is \"\\n\"; of " +
+                        at(from) + ": bpe of 260 tokens, where token 0 is \"\\u0000\"");
+    }
+    EXPECT_FALSE(fs::exists(folder_ / "next/metrics.jsonl"));
+  }
+  refused({"eval", at("model"), at("data/val.bin")}, "prepare TEXT --tokenizer hf:" + at("model") + " --out DATA");
+  refused({"eval", at("run"), at("data")}, "--tokenizer hf:FOLDER --out DATA, where FOLDER has its tokenizer.json");
+}
+
+TEST_F(Vocabulary, ATextOfTheSameTokensByAnotherFileIsTaken) {
+  const auto at = [&](const char* name) { return (folder_ / name).string(); };
+  ASSERT_EQ(lockstep({"prepare", at("text.txt"), "--tokenizer", "bpe:260", "--out", at("pieces")}).code, 0);
+  ASSERT_EQ(lockstep(words("run", {"data.dir=" + at("pieces")})).code, 0);
+  Json tokenizer = Json::parse(io::read_file(folder_ / "pieces/tokenizer.json"));
+  Json model = tokenizer.at("model"), vocab = model.at("vocab");
+  tokenizer.set("model", model.set("vocab", vocab.set("<|more|>", 260)));
+  io::replace_file(folder_ / "tokenizer.json", tokenizer.dump());
+  ASSERT_EQ(lockstep({"prepare", at("text.txt"), "--tokenizer", "hf:" + at("tokenizer.json"), "--out", at("more")}).code, 0);
+  const Outcome outcome = lockstep({"eval", at("run"), at("more")});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("has tokens of a vocabulary of 261, the model one of 260"), std::string::npos) << outcome.err;
+  EXPECT_EQ(lockstep({"eval", at("run"), at("pieces")}).code, 0);
+}
+
 TEST_F(Vocabulary, ALostDescriptionIsNamedOnAResume) {
   ASSERT_EQ(lockstep(words("run", {"train.max_iters=2", "train.eval_interval=2"})).code, 0);
   fs::remove(folder_ / "data/tokens.json");

@@ -86,18 +86,10 @@ Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads) 
   return facts;
 }
 
-Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer* text, Log& log) {
+Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer* text) {
   if (!facts.is_object() || source == nullptr || text == nullptr) return facts;
-  for (const std::int64_t id : ends_of(facts)) {
-    const auto token = static_cast<std::int32_t>(id);
-    if (token != id || !source->has(token) || !text->has(token) || source->bytes(token) == text->bytes(token)) continue;
-    log.warning(fmt::format(
-        "the tokens that end the model's texts are not kept: token {} is {} there and {} in the tokenizer of the text", id,
-        Json(source->bytes(token)).dump(), Json(text->bytes(token)).dump()));
-    return {};
-  }
   const Json* files = facts.find(published_texts);
-  if (files == nullptr || source->describe().dump() == text->describe().dump()) return facts;
+  if (files == nullptr || source->tokenizer_json() == text->tokenizer_json()) return facts;
   const Json* generation = files->find(generation_file);
   facts.set(published_texts, generation != nullptr ? Json(Json::Object{{generation_file, *generation}}) : Json(Json::Object{}));
   return facts;

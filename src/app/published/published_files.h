@@ -28,9 +28,8 @@ inline constexpr const char* generation_file = "generation_config.json";
 Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads = false);
 
 /// The facts that a run keeps when it goes on from those weights with a text of its own. `source` is the model's tokenizer,
-/// `text` the run's; either may be null. A token that means something else there would end texts where nothing ends: then nothing
-/// is kept, with a warning.
-Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer* text, Log& log);
+/// `text` the run's, which has the same tokens; either may be null. The files of another tokenizer.json are not kept.
+Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer* text);
 
 /// What a checkpoint of the published model carries in its manifest's `run`. Warns when its tokenizer cannot be read.
 Json carried_from(const checkpoint::huggingface::Folder& folder, Log& log);

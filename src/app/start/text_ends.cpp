@@ -1,6 +1,7 @@
 #include "app/start/text_ends.h"
 
 #include <memory>
+#include <utility>
 
 #include "app/published/published_files.h"
 #include "app/published/text_habits.h"
@@ -9,19 +10,23 @@
 
 namespace lockstep::app {
 
-Json published_of(const RunConfig& config, const Start& start, const data::Tokenizer* text, comm::Communicator& world, Log& log) {
+Json published_of(const RunConfig& config, const Start& start, const data::Tokenizer* text, comm::Communicator& world) {
   Json kept;
+  const auto take = [&](Json facts, const data::Tokenizer* source) {
+    // A run that goes on is compared with what it was.
+    if (!start.resumes) data::demand_same_tokens(text, data_folder(config), source, config.train.init_from.text);
+    kept = kept_facts(std::move(facts), source, text);
+  };
   comm::together(world, [&] {
     if (start.published) {
       const checkpoint::huggingface::Folder folder(config.train.init_from.text);
       const data::PublishedTokenizer source = data::find_published_tokenizer(folder.path());
-      kept = kept_facts(published_facts(folder), source.tokenizer.get(), text, log);
+      take(published_facts(folder), source.tokenizer.get());
     } else if (start.checkpoint && start.checkpoint->manifest.run.is_object()) {
       const Json& run = start.checkpoint->manifest.run;
       const Json *facts = run.find(published_key), *tokenizer = run.find("tokenizer");
-      if (facts == nullptr) return;
       const std::unique_ptr<data::Tokenizer> source = tokenizer != nullptr ? data::make_tokenizer(*tokenizer) : nullptr;
-      kept = kept_facts(*facts, source.get(), text, log);
+      take(facts != nullptr ? *facts : Json(), source.get());
     }
     static_cast<void>(ends_of(kept));  // refuses what nobody could read back
   });

@@ -105,7 +105,7 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
   const TextFacts text = text_facts(config, corpus, problems);
   const std::int64_t vocabulary = model_config(config, text.vocabulary).vocabulary;
   if (!corpus.tokenizer) demand_description(start, data_folder(config), vocabulary);
-  Json published = published_of(config, start, corpus.tokenizer.get(), session.world(), log);
+  Json published = published_of(config, start, corpus.tokenizer.get(), session.world());
   Json identity = identify_run(config, start, vocabulary, std::move(problems), session, log);
   auto traced = config.log.trace && !roles.serves() ? std::make_unique<train::OpSpans>() : nullptr;
   std::unique_ptr<ops::Ops> ops = session.make_ops(traced.get(), config.numerics.bf16);
