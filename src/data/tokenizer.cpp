@@ -161,7 +161,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& description) {
   if (name == "bpe" || name == "unigram") {
     const std::string& text = description.at("tokenizer_json").string();
     const std::string what = "tokenizer.json";
-    return bpe::make_bpe_tokenizer(bpe::model_from_json(Json::parse(text, what), what), text, bpe::AddedTokens::found);
+    auto made = bpe::make_bpe_tokenizer(bpe::model_from_json(Json::parse(text, what), what), text, bpe::AddedTokens::found);
+    if (const Json* end = description.find(bpe::told_end)) made->end_documents_with(static_cast<std::int32_t>(end->integer()));
+    return made;
   }
   throw UserError(fmt::format("tokenizer \"{}\" is not known", name), "known are char, byte, bpe and unigram");
 }

@@ -38,6 +38,9 @@ class Tokenizer {
   /// The token that ends a document; nothing when the vocabulary has none for it.
   virtual std::optional<std::int32_t> end_of_text() const { return std::nullopt; }
 
+  /// Makes a token the one that ends a document, in describe(), too. Throws UserError for one that the vocabulary does not have.
+  virtual void end_documents_with(std::int32_t) {}
+
   /// The tokens that a text begins with where the tokenizer's post-processor says so ("<bos>"): encode() leaves them out.
   virtual std::span<const std::int32_t> begin_of_text() const { return {}; }
 

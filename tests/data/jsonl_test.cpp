@@ -18,6 +18,7 @@
 #include "data/shards.h"
 #include "data/support.h"
 #include "data/text/documents.h"
+#include "data/tokenizer.h"
 #include "io/file.h"
 #include "support/text.h"
 
@@ -126,6 +127,69 @@ TEST(Jsonl, ABpeHasATokenForTheEnd) {
   const Prepared again(options_of(folder, input, "hf:" + folder.path("out/tokenizer.json")));
   EXPECT_EQ(shown(folder, "train"), "AB AB cd cd<|endoftext|>ab ab<|endoftext|>");
   EXPECT_EQ(again.description.find("train.bin")->sha256, trained.description.find("train.bin")->sha256);
+}
+
+// A model is told to stop by its own token, whatever the names of others.
+TEST(Jsonl, DocumentsEndWithTheTokenThatTheTokenizersConfigNames) {
+  const Folder folder;
+  const std::string input = folder.write("t.jsonl", line_of("ab ab ", "cd cd") + line_of("ab ab") + line_of("zz"));
+  const Prepared trained(options_of(folder, input, "bpe:260"));
+  std::string json = folder.read("out/tokenizer.json");
+  const auto name_end = [&](const std::string& token) {
+    return folder.write("model/tokenizer_config.json", Json(Json::Object{{"eos_token", token}}).dump());
+  };
+  const auto ends = [&](const char* usual, const char* named) {
+    std::string renamed = json;
+    for (const std::string old = "<|endoftext|>"; renamed.find(old) != renamed.npos;)
+      renamed.replace(renamed.find(old), old.size(), usual);
+    folder.write("model/tokenizer.json", renamed);
+    name_end(named);
+    const Prepared run(options_of(folder, input, "hf:" + folder.path("model")));
+    Log log;
+    const Corpus corpus = open_corpus(folder.path("out"), {}, log);
+    EXPECT_EQ(make_tokenizer(corpus.tokenizer->describe())->end_of_text(), corpus.tokenizer->end_of_text());
+    EXPECT_EQ(std::string(corpus.tokenizer->bytes(*corpus.document_end)), shown(folder, "val").substr(2));
+    return shown(folder, "val").substr(2);
+  };
+  EXPECT_EQ(ends("<|im_end|>", "<|im_end|>"), "<|im_end|>");
+  EXPECT_EQ(ends("<|im_end|>", "nothing"), "\n") << "the vocabulary does not have it";
+  EXPECT_EQ(ends("<|endoftext |>", "b"), "b");
+  EXPECT_EQ(ends("</s>", "b"), "b");
+  EXPECT_EQ(shown(folder, "train"), "AB AB cd cdbab abb");
+  Json described = read_description(folder.path("out"))->tokenizer;
+  EXPECT_TRUE(
+      contains(user_error([&] { make_tokenizer(described.set("end_of_text", 260)); }), "\"end_of_text\" 260 is no token"));
+}
+
+// Too long with what begins and ends it.
+TEST(Jsonl, TextsThatAreTooLongAreLeftOut) {
+  const Folder folder;
+  PrepareOptions options =
+      options_of(folder, folder.write("t.jsonl", line_of("ab", "cd") + line_of("abc", "de") + line_of("f")), "byte");
+  options.chats = {.length = 5, .too_long = TooLong::drop};
+  const Prepared run(options);
+  EXPECT_TRUE(contains(run.facts, "documents left out, as they have more than 5 tokens: 1\ndocuments: 2\n")) << run.facts;
+  EXPECT_EQ(shown(folder, "train") + shown(folder, "val"), "ABcd\nf\n");
+  options.input = folder.write("p.jsonl", R"({"prompt": "a", "chosen": "bcd", "rejected": "b"})"
+                                          "\n"
+                                          R"({"prompt": "a", "chosen": "b", "rejected": "bcde"})"
+                                          "\n"
+                                          R"({"prompt": "f", "chosen": "g", "rejected": "h"})"
+                                          "\n");
+  const Prepared pairs(options);
+  EXPECT_TRUE(contains(pairs.facts, "documents left out, as they have more than 5 tokens: 2\ndocuments: 4\n")) << pairs.facts;
+  const auto refused = [&](TooLong too_long, const std::string& tokenizer) {
+    PrepareOptions other = options_of(folder, folder.path("t.jsonl"), tokenizer);
+    other.chats = {.length = 5, .too_long = too_long};
+    return user_error([&] { Prepared{other}; });
+  };
+  EXPECT_TRUE(contains(refused(TooLong::drop, "bpe:260"), "trained on the text cannot count before"));
+  EXPECT_TRUE(contains(refused(TooLong::refuse, "byte"), "--length 5: "));
+  EXPECT_TRUE(contains(refused(TooLong::cut, "byte"), "--length 5: "));
+  options = options_of(folder, folder.path("t.jsonl"));
+  options.chats = {.length = 5, .too_long = TooLong::cut};
+  options.pack = true;
+  EXPECT_TRUE(contains(user_error([&] { Prepared{options}; }), "--too-long cut: "));
 }
 
 TEST(Jsonl, ThreadsAndPiecesChangeNothing) {

@@ -131,6 +131,7 @@ class BpeTokenizer final : public Tokenizer {
     Json json;
     json.set("name", name());
     json.set("tokenizer_json", json_);
+    if (told_end_) json.set(told_end, *end_);
     return json;
   }
   std::string tokenizer_json() const override { return json_; }
@@ -144,6 +145,13 @@ class BpeTokenizer final : public Tokenizer {
   bool has(std::int32_t id) const override { return Tokenizer::has(id) && !tokens_[static_cast<std::size_t>(id)].empty(); }
   bool is_special(std::int32_t id) const override { return special_[static_cast<std::size_t>(id)]; }
   std::optional<std::int32_t> end_of_text() const override { return end_; }
+  void end_documents_with(std::int32_t id) override {
+    if (!has(id))
+      throw UserError(fmt::format("\"{}\" {} is no token of a vocabulary of {}", told_end, id, vocabulary()),
+                      "prepare the text again");
+    told_end_ = end_ != id;
+    end_ = id;
+  }
   std::span<const std::int32_t> begin_of_text() const override { return front_; }
   std::size_t room(std::size_t bytes) const override {
     // Without added tokens there is one part, and each of others has a byte.
@@ -304,6 +312,7 @@ class BpeTokenizer final : public Tokenizer {
   std::unique_ptr<Unigram> unigram_;  // null: it is a BPE
   DecodeRule decoder_;
   std::optional<std::int32_t> end_;
+  bool told_end_ = false;
   std::vector<std::int32_t> front_;
   std::vector<bool> special_;                                     // by id
   std::vector<AddedToken> written_;                               // with the content that the file has

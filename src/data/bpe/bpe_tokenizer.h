@@ -14,6 +14,9 @@ namespace lockstep::data::bpe {
 /// in tiktoken's encode_ordinary.
 enum class AddedTokens : std::uint8_t { found, ordinary };
 
+/// Tokenizer::describe()'s member with the end of a document where another one was told than the usual one.
+inline constexpr const char* told_end = "end_of_text";
+
 /// `json` is the tokenizer.json that the model is stored as.
 std::unique_ptr<Tokenizer> make_bpe_tokenizer(Model model, std::string json, AddedTokens added);
 

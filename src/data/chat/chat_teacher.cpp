@@ -95,6 +95,13 @@ bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::str
   return thinking_lost;
 }
 
+std::int64_t count_tokens(const Tokenizer* tokenizer, std::string_view text, bool goes_on) {
+  if (tokenizer == nullptr) return count_characters(text);
+  std::vector<std::int32_t> ids(tokenizer->room(text.size()));
+  std::string unknown;
+  return static_cast<std::int64_t>(tokenizer->encode(text, ids, unknown, goes_on));
+}
+
 ChatCounts& ChatCounts::operator+=(const ChatCounts& more) {
   dropped += more.dropped;
   cut += more.cut;
@@ -152,7 +159,7 @@ std::size_t ChatTeacher::first_taught(const ChatRow& row) const {
 // Whether the conversation has a place in the length, with as many of its first turns as do.
 bool ChatTeacher::fit(ChatRow& row, ChatCounts& counts) const {
   if (rules_.length == 0) return true;
-  const std::int64_t most = rules_.length - (rules_.packed ? 1 : 0), count = tokens(write(row.conversation));
+  const std::int64_t most = rules_.length - (rules_.packed ? 1 : 0), count = count_tokens(tokenizer_, write(row.conversation));
   if (count <= most) return true;
   if (rules_.too_long == TooLong::refuse)
     throw UserError(
@@ -162,19 +169,12 @@ bool ChatTeacher::fit(ChatRow& row, ChatCounts& counts) const {
   Json::Array& messages = row.conversation.messages;
   while (rules_.too_long == TooLong::cut && messages.size() > row.prompt + 1) {
     messages.pop_back();
-    if (!is_assistant(messages.back()) || tokens(write(row.conversation)) > most) continue;
+    if (!is_assistant(messages.back()) || count_tokens(tokenizer_, write(row.conversation)) > most) continue;
     ++counts.cut;
     return true;
   }
   ++counts.dropped;
   return false;
-}
-
-std::int64_t ChatTeacher::tokens(std::string_view text) const {
-  if (tokenizer_ == nullptr) return count_characters(text);
-  std::vector<std::int32_t> ids(tokenizer_->room(text.size()));
-  std::string unknown;
-  return static_cast<std::int64_t>(tokenizer_->encode(text, ids, unknown));
 }
 
 }  // namespace lockstep::data

@@ -48,6 +48,9 @@ struct ChatCounts {
 /// calls. Returns whether earlier thinking is left out.
 bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::string_view text, const std::tm& now);
 
+/// Tokens of a text; null: a token is a character. `goes_on`: of the rest of one.
+std::int64_t count_tokens(const Tokenizer* tokenizer, std::string_view text, bool goes_on = false);
+
 class ChatTeacher {
  public:
   /// `folder`: the tokenizer's, with its template and special tokens; empty: it has none. `tokenizer` counts tokens and outlives
@@ -66,7 +69,6 @@ class ChatTeacher {
   std::string write(const Conversation& chat) const;
   std::size_t first_taught(const ChatRow& row) const;
   bool fit(ChatRow& row, ChatCounts& counts) const;
-  std::int64_t tokens(std::string_view text) const;
 
   ChatRules rules_;
   RowForm form_;

@@ -112,6 +112,13 @@ Conversation conversation_from_json(const Json& json, std::string_view what) {
   return made;
 }
 
+std::optional<std::string> special_token(const io::Path& folder, std::string_view name) {
+  for (const auto& [token, text] : tokens_of(config_of(texts_in(folder), folder.string()))) {
+    if (token == name) return text.string();
+  }
+  return std::nullopt;
+}
+
 ChatTemplate::ChatTemplate(std::string_view source, std::string name, Json::Object tokens) : tokens_(std::move(tokens)) {
   templates_.emplace_back(source, std::move(name));
 }

@@ -36,6 +36,10 @@ struct ChatText {
   std::vector<Taught> taught = {};  ///< in order, apart from each other
 };
 
+/// The text of "eos_token" or the like by a folder's tokenizer_config.json and special_tokens_map.json; nothing where neither
+/// says.
+std::optional<std::string> special_token(const io::Path& folder, std::string_view name);
+
 class ChatTemplate {
  public:
   /// From a template's file, a tokenizer_config.json, or the folder of a model; or the template of that name (chatml, ...). Takes

@@ -48,6 +48,18 @@ io::Path folder_of_tokenizer(const TokenizerChoice& choice) {
   return choice.path;
 }
 
+// Documents end with what tokenizer_config.json calls eos_token, as trl has it (trainer/sft_trainer.py, _tokenize). Templates
+// write it inside conversations, so those end with what vocabularies call the end of a text, where there is one.
+void take_end(Tokenizer& tokenizer, const io::Path& folder, bool texts) {
+  if (folder.empty() || (!texts && tokenizer.end_of_text())) return;
+  const std::optional<std::string> end = special_token(folder, "eos_token");
+  std::string unknown;
+  if (!end) return;
+  std::vector<std::int32_t> ids(tokenizer.room(end->size()));
+  ids.resize(tokenizer.encode(*end, ids, unknown, true));
+  if (ids.size() == 1 && tokenizer.bytes(ids[0]) == *end) tokenizer.end_documents_with(ids[0]);
+}
+
 constexpr std::array<std::pair<TrainOn, std::string_view>, 4> taught_words = {
     {{TrainOn::all, "everything"},
      {TrainOn::assistant, "the assistant's turns"},
@@ -64,7 +76,9 @@ void refuse_options_of_chats(const PrepareOptions& options, bool documents) {
                     "leave it out, or give JSONL (--format jsonl) with a conversation a line: messages, ShareGPT or Alpaca");
   };
   refuse_where(!rules.chat_template.empty(), "--chat-template " + rules.chat_template);
-  refuse_where(rules.length != 0 && !(documents && options.pack), fmt::format("--length {}", rules.length));
+  const bool drops = documents && rules.too_long == TooLong::drop;
+  refuse_where(rules.length != 0 && !drops && !(documents && options.pack), fmt::format("--length {}", rules.length));
+  refuse_where(rules.too_long == TooLong::cut, "--too-long cut");
   const bool of_turns = rules.train_on == TrainOn::assistant || rules.train_on == TrainOn::last;
   refuse_where(of_turns || (!documents && rules.train_on != TrainOn::automatic),
                fmt::format("--train-on {}", lockstep::word_of(rules.train_on)));
@@ -72,26 +86,25 @@ void refuse_options_of_chats(const PrepareOptions& options, bool documents) {
   refuse_where(!documents && options.pack, "--pack");
 }
 
-LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& choice, const Tokenizer* tokenizer,
+LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& choice, Tokenizer* tokenizer,
                        const TextPieces& pieces)
-    : options_(options), form_(RowForm::plain) {
+    : options_(options), form_(RowForm::plain), tokenizer_(tokenizer) {
   const std::optional<Json> first = first_row(pieces);
   if (first) form_ = form_of(*first);
   ChatRules rules = options.chats;
-  if (pairs()) {
-    refuse_options_of_pairs(options);
-    rules.packed = true;
-    if (!first->at("chosen").is_array()) return;
-  }
-  if (form_ == RowForm::plain) {
-    refuse_options_of_chats(options, true);
-    return;
-  }
-  if (rules.length != 0 && choice.kind == TokenizerChoice::Kind::trained) {
+  if (pairs()) refuse_options_of_pairs(options);
+  if (form_ == RowForm::plain) refuse_options_of_chats(options, true);
+  const bool texts = pairs() ? !first->at("chosen").is_array() : form_ == RowForm::plain;
+  const bool counts = rules.length != 0 && (!texts || rules.too_long == TooLong::drop);
+  if (counts && choice.kind == TokenizerChoice::Kind::trained) {
     throw UserError(fmt::format("--length {}: a tokenizer that is trained on the text cannot count before", rules.length),
                     "train it first (--out FOLDER without --length), then take --tokenizer hf:FOLDER/tokenizer.json");
   }
-  teacher_.emplace(rules, pairs() ? RowForm::completion : form_, folder_of_tokenizer(choice), tokenizer);
+  const io::Path folder = folder_of_tokenizer(choice);
+  if (tokenizer != nullptr) take_end(*tokenizer, folder, texts);
+  if (texts) return;
+  if (pairs()) rules.packed = true;
+  teacher_.emplace(rules, pairs() ? RowForm::completion : form_, folder, tokenizer);
 }
 
 void LineReader::make(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const {
@@ -106,10 +119,26 @@ void LineReader::make(const Json& object, ChatCounts& counts, std::vector<Docume
 }
 
 std::optional<Document> LineReader::document(const Json& object, ChatCounts& counts) const {
-  if (!teacher_) return plain_document(object);
+  if (!teacher_) {
+    Document text = plain_document(object);
+    if (fits(text)) return text;
+    ++counts.dropped;
+    return std::nullopt;
+  }
   std::optional<ChatText> chat = teacher_->teach(object, counts);
   if (!chat) return std::nullopt;
   return Document{.prompt = {}, .text = std::move(chat->text), .taught = std::move(chat->taught)};
+}
+
+// Whether a text is not left out: with what begins and ends it.
+bool LineReader::fits(const Document& text) const {
+  const ChatRules& rules = options_.chats;
+  if (rules.too_long != TooLong::drop) return true;
+  std::int64_t count = 1;
+  for (const std::string* part : {&text.prompt, &text.text})
+    count += count_tokens(tokenizer_, *part, part == &text.text && !text.prompt.empty());
+  if (tokenizer_ != nullptr) count += std::ssize(tokenizer_->begin_of_text());
+  return count <= rules.length;
 }
 
 // Both documents or none.
@@ -153,7 +182,7 @@ std::string LineReader::told(const ChatCounts& counts) const {
        {counts.thinking, "with earlier thinking that the template leaves out"}}};
   std::string text;
   for (const auto& [count, what] : lines) {
-    if (count > 0) text += fmt::format("conversations {}: {}\n", what, format_count(count));
+    if (count > 0) text += fmt::format("{} {}: {}\n", teacher_ ? "conversations" : "documents", what, format_count(count));
   }
   return text;
 }

@@ -17,9 +17,9 @@ namespace lockstep::data {
 
 class LineReader {
  public:
-  /// `tokenizer` is that of the choice; null: its vocabulary comes from the text. Both outlive this, as `options` does. Throws
-  /// UserError for options that the form does not allow.
-  LineReader(const PrepareOptions& options, const TokenizerChoice& choice, const Tokenizer* tokenizer, const TextPieces& pieces);
+  /// `tokenizer` is that of the choice; null: its vocabulary comes from the text. Both outlive this, as `options` does. It ends
+  /// texts with what its folder calls the end. Throws UserError for options that the form does not allow.
+  LineReader(const PrepareOptions& options, const TokenizerChoice& choice, Tokenizer* tokenizer, const TextPieces& pieces);
 
   /// A DocumentMaker (text/documents.h).
   void make(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const;
@@ -36,10 +36,12 @@ class LineReader {
 
  private:
   std::optional<Document> document(const Json& object, ChatCounts& counts) const;
+  bool fits(const Document& text) const;
   void make_pair(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const;
 
   const PrepareOptions& options_;
   RowForm form_;
+  const Tokenizer* tokenizer_;
   std::optional<ChatTeacher> teacher_;  // of conversations; none: texts
 };
 
