@@ -9,6 +9,7 @@
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
 #include "app/folder/folder_owner.h"
+#include "app/folder/run_record.h"
 #include "app/published/gguf_files.h"
 #include "app/published/published_files.h"
 #include "arch/config_json.h"
@@ -137,18 +138,10 @@ checkpoint::Choice checkpoint_of(const ConvertOptions& options, Log& log) {
   return choice;
 }
 
-/// The model whose adapters a run trained, as far as the run knows: what it started from.
-std::string base_of(const Json& run) {
-  const Json* const config = run.is_object() ? run.find("config") : nullptr;
-  const Json* const train = config != nullptr ? config->find("train") : nullptr;
-  const Json* const from = train != nullptr ? train->find("init_from") : nullptr;
-  return from != nullptr && from->is_string() ? from->string() : "";
-}
-
 void to_adapter(const ConvertOptions& options, const checkpoint::Reader& reader, const arch::ModelConfig& model, double started) {
   if (options.type != "auto")
     throw UserError(fmt::format("--dtype {}: adapters are written in fp32", options.type), "leave it out, or take --merge too");
-  const std::string base = base_of(reader.manifest().run);
+  const std::string base = origin_of(reader.manifest().run);
   const std::uint64_t bytes = huggingface::export_adapter(reader, options.to, base);
   fmt::print("converted the adapters of {} to {}: {} parameters, {}, in {}\n", visible(options.from), visible(options.to),
              format_si(static_cast<double>(arch::count_parameters(model).trained)), format_bytes(bytes),

@@ -111,6 +111,24 @@ TEST_F(AdaptersCommand, GoOnFromAFolder) {
   EXPECT_LT(losses("b").front(), losses("a").front());
 }
 
+// PEFT's base_model_name_or_path, however often the run has gone on.
+TEST_F(AdaptersCommand, AResumeKnowsTheModelThatTheRunBeganWith) {
+  ASSERT_EQ(lockstep(tuned("a")).code, 0);
+  ASSERT_EQ(lockstep({"convert", at("a"), at("adapter")}).code, 0);
+  for (const char* steps : {"train.max_iters=7", "train.max_iters=8"}) {
+    const Outcome again =
+        lockstep({"train", "log.dir=" + at("a"), "train.init_from=resume", "adapter.init_from=" + at("adapter"), steps});
+    ASSERT_EQ(again.code, 0) << again.err;
+    EXPECT_NE((again.out + again.err).find("adapter.init_from = " + at("adapter") + ": a run that goes on has its adapter"),
+              std::string::npos)
+        << again.out << again.err;
+  }
+  const Outcome made = lockstep({"convert", at("a"), at("later")});
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_NE(made.out.find("generate " + at("model") + " --adapter"), std::string::npos) << made.out;
+  EXPECT_EQ(Json::parse(file("later/adapter_config.json")).at("base_model_name_or_path").string(), at("model"));
+}
+
 struct Refused {
   std::vector<std::string> words;
   std::string message;

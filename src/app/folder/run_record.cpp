@@ -9,6 +9,7 @@
 
 #include "app/folder/manifest.h"
 #include "app/published/published_files.h"
+#include "app/settings/choices.h"
 #include "app/settings/config_file.h"
 #include "app/settings/kept_paths.h"
 #include "app/settings/pipeline_settings.h"
@@ -71,11 +72,24 @@ void write_run_files(const RunConfig& config, const std::string& name, const io:
   replace_private_file(folder / "environment.json", manifest.dump(2) + "\n");
 }
 
-Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus, const Json& published,
-             const Json& identity) {
+std::string origin_of(const Json& run) {
+  const Json* value = &run;
+  for (const char* key : {"config", "train", "init_from"}) {
+    value = value->is_object() ? value->find(key) : nullptr;
+    if (value == nullptr) return "";
+  }
+  const bool folder = value->is_string() && Form<InitFrom>::read(value->string())->kind == InitFrom::Kind::folder;
+  return folder ? value->string() : "";
+}
+
+Json carried(const RunConfig& config, const Start& start, const std::string& name, const data::Corpus& corpus,
+             const Json& published, const Json& identity) {
   Json run;
   run.set("name", name);
-  run.set("config", to_json(config));
+  RunConfig begun = config;
+  const std::string origin = start.resumes ? origin_of(start.checkpoint->manifest.run) : "";
+  if (!origin.empty()) begun.train.init_from = {InitFrom::Kind::folder, origin};
+  run.set("config", to_json(begun));
   run.set("data_folder", std::filesystem::absolute(data_folder(config)).string());
   if (corpus.tokenizer) run.set("tokenizer", corpus.tokenizer->describe());
   if (corpus.document_end) run.set(document_end_key, *corpus.document_end);

@@ -23,9 +23,12 @@ void replace_private_file(const io::Path& path, std::string_view content);
 /// `train`.
 void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments);
 
+/// The folder whose weights a run began with, by a manifest's `run`; empty where there was none, or it does not say.
+std::string origin_of(const Json& run);
+
 /// What a checkpoint carries so that it can be used without its run: settings, tokenizer and what ends a text; and the run's
 /// identity (identify_run), by which a resume knows it again. `published`: published_of().
-Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus, const Json& published,
-             const Json& identity);
+Json carried(const RunConfig& config, const Start& start, const std::string& name, const data::Corpus& corpus,
+             const Json& published, const Json& identity);
 
 }  // namespace lockstep::app

@@ -86,7 +86,7 @@ train::TrainerOptions trainer_options(const Run& run, const Steps& steps) {
   if (const double peak = config.train.peak_tflops ? 0 : peak_flops(run.session.runtime()); peak > 0) options.peak_flops = peak;
   options.folder = run.folder.path();
   options.started = run.call.started;
-  options.run = carried(config, run.name, run.corpus, run.published, run.identity);
+  options.run = carried(config, run.start, run.name, run.corpus, run.published, run.identity);
   options.held = &run.folder.held();
   options.before_save = [&run] { run.folder.demand(run.log); };
   options.watches = run.session.leads_process();
