@@ -296,6 +296,30 @@ TEST_F(HuggingFace, TrainingGoesOnFromPublishedWeights) {
   refused(with({"log.dir=" + at("c")}), "config.json");
 }
 
+// Rotary positions: shorter windows teach the model nothing about how far it reads.
+TEST_F(HuggingFace, AModelReadsAsFarAsBeforeBehindShorterWindows) {
+  train("first", {"model.norm=rmsnorm", "model.position=rope", "model.activation=swiglu", "model.block_size=24"});
+  ASSERT_EQ(lockstep({"convert", at("first"), at("hf")}).code, 0);
+  const auto positions = [&](const std::string& from, const std::string& to) {
+    const Outcome converted = lockstep({"convert", at(from), at(to)});
+    EXPECT_EQ(converted.code, 0) << converted.err;
+    return Json::parse(file(to + "/config.json")).at("max_position_embeddings").integer();
+  };
+  const auto tune = [&](const std::string& run, const std::string& from, const std::string& windows) {
+    EXPECT_EQ(lockstep({"train", at("data"), "train.init_from=" + at(from), "log.dir=" + at(run), "model.block_size=" + windows,
+                        "model.batch_size=4", "train.max_iters=2", "train.eval_interval=2", "train.eval_iters=1",
+                        "train.warmup_iters=0", "train.threads=1", "sample.tokens=0"})
+                  .code,
+              0);
+  };
+  tune("short", "hf", "8");
+  EXPECT_EQ(positions("short", "short_back"), 24);
+  tune("long", "hf", "30");
+  EXPECT_EQ(positions("long", "long_back"), 30);
+  tune("again", "short_back", "6");
+  EXPECT_EQ(positions("again", "again_back"), 24);
+}
+
 TEST_F(HuggingFace, RefusesAndLeavesNothingBehind) {
   ASSERT_EQ(lockstep({"convert", golden("llama"), at("model")}).code, 0);
   refused({"convert", golden("llama"), at("model")}, "there is something of that name already");

@@ -19,7 +19,8 @@ namespace names = arch::huggingface;
 using checkpoint::huggingface::chat_template_file, checkpoint::huggingface::tokenizer_config_file;
 
 constexpr const char* end_key = "eos_token_id";
-constexpr std::array<std::string_view, 3> token_keys = {"bos_token_id", end_key, "pad_token_id"};
+constexpr std::array<std::string_view, 4> kept_keys = {"bos_token_id", end_key, "pad_token_id",
+                                                       checkpoint::huggingface::positions_key};
 /// Beside generation_config.json these belong to the tokenizer.
 constexpr std::array<std::string_view, 5> small_files = {generation_file, tokenizer_config_file, "special_tokens_map.json",
                                                          chat_template_file, "additional_chat_templates/tool_use.jinja"};
@@ -70,7 +71,7 @@ std::optional<std::string> end_token(const Json& config, const Json& tokenizer) 
 Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads) {
   constexpr std::uint64_t most_bytes = std::uint64_t{4} << 20;
   Json facts, files;
-  for (const std::string_view key : token_keys) {
+  for (const std::string_view key : kept_keys) {
     if (const Json* id = folder.config().find(key)) facts.set(std::string(key), *id);
   }
   for (const std::string_view name : small_files) {

@@ -174,6 +174,12 @@ void for_each_piece(const Reader& reader, const names::TensorTable& table, Team&
   }
 }
 
+// Whether a model reads further than the windows of its last training: one without learned positions does.
+bool reads_on(const Json& config, const Json& positions) {
+  const Json* windows = config.find(positions_key);
+  return windows != nullptr && positions.is_int() && positions.integer() > windows->integer();
+}
+
 ExportReport export_model(const Reader& reader, const io::Path& folder, const ExportOptions& options, Team& team) {
   demand_new(folder);
   const arch::ModelConfig config = model_of(reader);
@@ -197,7 +203,9 @@ ExportReport export_model(const Reader& reader, const io::Path& folder, const Ex
   files.close();
   Json json = names::to_json(config, family);
   json.set("torch_dtype", torch_name(type));
-  for (const auto& [key, value] : options.generation.object()) json.set(key, value);
+  for (const auto& [key, value] : options.generation.object()) {
+    if (key != positions_key || reads_on(json, value)) json.set(key, value);
+  }
   io::replace_file(target.path() / config_file, json.dump(2) + "\n");
   for (const auto& [name, text] : options.texts) {
     io::make_folders(io::folder_of(target.path() / name));

@@ -17,8 +17,12 @@ struct ExportOptions {
   std::optional<ElementType> type;                              ///< none: what the checkpoint holds
   std::uint64_t shard_bytes = 5'000'000'000;                    ///< a file grows no larger, but for a single tensor that is
   std::vector<std::pair<std::string, std::string>> texts = {};  ///< further files: name, perhaps in a folder, and content
-  Json generation = Json::Object{};  ///< members for config.json: ids of the tokens that begin and end a text
+  /// Members for config.json: ids of the tokens that begin and end a text, and how many positions the published model had.
+  Json generation = Json::Object{};
 };
+
+/// The member of config.json that says how far a model reads.
+inline constexpr const char* positions_key = "max_position_embeddings";
 
 struct ExportReport {
   std::uint64_t bytes = 0;  ///< of the weights' files
