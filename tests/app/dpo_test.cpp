@@ -125,6 +125,10 @@ TEST_F(Preferences, DamagedReferencesAreRefused) {
   const std::size_t digit = other.find("\"weights\":") + 12;
   other[digit] = other[digit] == '0' ? '1' : '0';
   refused(other, "it is of other weights or another text");
+  Json edited = Json::parse(good);
+  Json::Array numbers = edited.at("train").array();
+  numbers.front() = numbers.front().number() + 1;
+  refused(edited.set("train", numbers).dump(), "its numbers are not those that were measured");
   refused(Json::parse(good).set("val", Json::Array{1.0}).dump(), "\"val\" has 1 numbers, and the text ");
 }
 

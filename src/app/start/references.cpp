@@ -26,26 +26,26 @@ constexpr const char* begin_anew =
 
 using LogProbabilities = std::vector<double>;
 
+std::string hash_of(const std::string& text) {
+  io::Sha256 hash;
+  hash.update(std::as_bytes(std::span(text)));
+  return hash.hex();
+}
+
 /// What a file of references is of.
 struct Origin {
   std::string weights;  ///< hash_of_reference()
   Json data;            ///< data::fingerprint()
   io::Path file(const RunConfig& config) const {
-    io::Sha256 hash;
-    const std::string all = weights + " " + data.dump();
-    hash.update(std::as_bytes(std::span(all)));
-    return io::Path(data_folder(config)) / fmt::format("references-{:.16}.json", hash.hex());
+    return io::Path(data_folder(config)) / fmt::format("references-{:.16}.json", hash_of(weights + " " + data.dump()));
   }
 };
 
 /// A hash of the weights, the model and its type: equal weights are another reference with another adapter scale or angle.
 std::string hash_of_reference(train::Engine& engine) {
   const train::EngineConfig& config = engine.config();
-  const std::string all =
-      fmt::format("{} {} {}", train::hash_of_weights(engine), arch::to_json(config.model).dump(), name_of(config.weights.type));
-  io::Sha256 hash;
-  hash.update(std::as_bytes(std::span(all)));
-  return hash.hex();
+  return hash_of(
+      fmt::format("{} {} {}", train::hash_of_weights(engine), arch::to_json(config.model).dump(), name_of(config.weights.type)));
 }
 
 Json numbers_list(const LogProbabilities& numbers) { return Json::Array(numbers.begin(), numbers.end()); }
@@ -65,17 +65,22 @@ void read_references(const io::Path& path, const Origin& origin, const TrainingD
     if (!same) throw UserError("it is of other weights or another text", begin_anew);
     read_numbers(file, "train", *into.train);
     read_numbers(file, "val", *into.val);
+    if (file.at("sha256").string() != hash_of(file.at("train").dump() + file.at("val").dump()))
+      throw UserError("its numbers are not those that were measured", begin_anew);
   } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", path.string(), error.problems().front().message), begin_anew);
+    throw UserError(fmt::format("{}: {}", path.string(), error.problems().front().message),
+                    fmt::format("remove it; {}", begin_anew));
   }
 }
 
 void write_references(const io::Path& path, const Origin& origin, const TrainingData::References& from) {
+  const Json train = numbers_list(*from.train), val = numbers_list(*from.val);
   const Json file = Json::Object{{"format", references_format},
                                  {"weights", origin.weights},
                                  {"data", origin.data},
-                                 {"train", numbers_list(*from.train)},
-                                 {"val", numbers_list(*from.val)}};
+                                 {"sha256", hash_of(train.dump() + val.dump())},
+                                 {"train", train},
+                                 {"val", val}};
   io::replace_file(path, file.dump() + "\n");
 }
 
