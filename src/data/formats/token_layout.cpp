@@ -51,7 +51,7 @@ Contradiction contradiction(const FileStart& start, int width, std::int64_t voca
   const auto bytes = static_cast<std::uint64_t>(width);
   if (start.size % bytes != 0)
     return {fmt::format("has {} bytes, not a multiple of the {} of {}: it is truncated or no token file",
-                        format_count(start.size), width, type_of(width)),
+                        format_count(static_cast<std::int64_t>(start.size)), width, type_of(width)),
             {}};
   const std::size_t places = start.bytes.size() / bytes;
   std::array<bool, 4> met{};  // a number that is not 0, by place modulo 4
@@ -121,7 +121,7 @@ TokenFormat llmc_ids(const std::string& path, const FileStart& start, const Llmc
   if (header[2] <= 0 || static_cast<std::uint64_t>(header[2]) * static_cast<std::uint64_t>(kind.token_bytes) != bytes) {
     throw UserError(
         fmt::format("the llm.c token file {} has {} bytes behind its header, but {} tokens by it: it is truncated or damaged",
-                    path, format_count(bytes), header[2]),
+                    path, format_count(static_cast<std::int64_t>(bytes)), header[2]),
         "copy it again");
   }
   const TokenFormat format{
@@ -184,8 +184,9 @@ TokenFile open_token_file(const std::string& path, const TokenRequest& request, 
                              .vocabulary = vocabulary_of(request, TokenFormat{}.vocabulary)};
     demand_told(request, format, name);
     if (static_cast<std::uint64_t>(documents.tokens()) * static_cast<std::uint64_t>(format.token_bytes) != start.size) {
-      throw UserError(fmt::format("{} has {} bytes, but {} tokens of {} bytes by {}", path, format_count(start.size),
-                                  format_count(documents.tokens()), format.token_bytes, name),
+      throw UserError(fmt::format("{} has {} bytes, but {} tokens of {} bytes by {}", path,
+                                  format_count(static_cast<std::int64_t>(start.size)), format_count(documents.tokens()),
+                                  format.token_bytes, name),
                       "copy both again: they belong to different data sets, or one is cut off");
     }
     TokenFile file(path, format, std::move(bytes));
