@@ -250,7 +250,9 @@ class Step:
 
     def take_again(self) -> None:
         """Takes the gradients that the optimizer gets, where more than clipping has changed them since they were taken for it."""
-        first, self.tensors = self.taken(), {name: one for name, one in self.tensors.items() if not name.startswith("gradient.")}
+        first = self.taken()
+        for name in first:
+            del self.tensors[name]
         self.gradients()
         if all(scaled(tensor, self.tensors[name]) for name, tensor in first.items()):
             self.tensors.update(first)

@@ -168,11 +168,21 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& description) {
   throw UserError(fmt::format("tokenizer \"{}\" is not known", name), "known are char, byte, bpe and unigram");
 }
 
+std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer, std::string_view text, std::string& unknown, bool goes_on) {
+  std::vector<std::int32_t> ids(tokenizer.room(text.size()));
+  ids.resize(tokenizer.encode(text, ids, unknown, goes_on));
+  return ids;
+}
+
+std::optional<std::int32_t> token_of(const Tokenizer& tokenizer, std::string_view text) {
+  std::string unknown;
+  const std::vector<std::int32_t> ids = ids_of(tokenizer, text, unknown, true);
+  return ids.size() == 1 ? std::optional(ids.front()) : std::nullopt;
+}
+
 std::optional<std::int32_t> document_end(const Tokenizer& tokenizer) {
   if (const std::optional<std::int32_t> end = tokenizer.end_of_text()) return end;
-  std::vector<std::int32_t> ids(tokenizer.room(1));
-  std::string unknown;
-  return tokenizer.encode("\n", ids, unknown, true) == 1 ? std::optional(ids.front()) : std::nullopt;
+  return token_of(tokenizer, "\n");
 }
 
 namespace {
@@ -194,9 +204,8 @@ void begin_prompt(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
 }
 
 std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::int64_t vocabulary, Log& log) {
-  std::vector<std::int32_t> ids(tokenizer.room(prompt.size()));
   std::string unknown;
-  ids.resize(tokenizer.encode(prompt, ids, unknown));
+  std::vector<std::int32_t> ids = ids_of(tokenizer, prompt, unknown);
   if (!ids.empty()) begin_prompt(tokenizer, ids);
   if (!unknown.empty()) {
     log.warning(fmt::format("dropped from the prompt, because the vocabulary does not have them: {}", visible(unknown)));

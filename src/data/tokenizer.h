@@ -75,6 +75,11 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 /// From describe(). Throws UserError for a tokenizer that is not known.
 std::unique_ptr<Tokenizer> make_tokenizer(const Json& description);
 
+/// The ids of a text, as Tokenizer::encode() has them.
+std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer, std::string_view text, std::string& unknown, bool goes_on = false);
+/// The one token that a text is; nothing where it is several, or none.
+std::optional<std::int32_t> token_of(const Tokenizer& tokenizer, std::string_view text);
+
 /// The token that ends a document of JSONL: the end of a text, or a line feed where the vocabulary has no token for it. Nothing
 /// for a vocabulary without either.
 std::optional<std::int32_t> document_end(const Tokenizer& tokenizer);

@@ -59,6 +59,12 @@ void update_from(Digest& digest, const File& file, std::uint64_t size) {
   }
 }
 
+std::string sha256_of_text(std::string_view text) {
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(text)));
+  return hash.hex();
+}
+
 std::string sha256_of_file(const Path& path) {
   const File file = File::open_to_read(path);
   Sha256 hash;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "io/file.h"
 
@@ -38,6 +39,8 @@ class Sha256 final : public Digest {
 
 /// Gives digest.update() the first `size` bytes of a file, in pieces.
 void update_from(Digest& digest, const File& file, std::uint64_t size);
+/// The SHA-256 of a text.
+std::string sha256_of_text(std::string_view text);
 /// The SHA-256 of a whole file.
 std::string sha256_of_file(const Path& path);
 

@@ -8,7 +8,7 @@ namespace {
 
 class Serve : public ServedRun {
  protected:
-  /// Of documents, whose tokens are bytes.
+  /// Serves a model of documents whose tokens are bytes.
   void start_of_bytes() {
     const std::string bytes = (folder_ / "bytes").string();
     std::string texts;

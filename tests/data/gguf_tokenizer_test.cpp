@@ -130,7 +130,7 @@ TEST(GgufTokenizer, OfSentencePieceNamesWhatIsMissing) {
   EXPECT_SAYS("270 tokens and 1 scores", refused(Json(pairs).set("tokenizer.ggml.scores", Json::Array{1.0})));
 }
 
-// Of tokens with one score llama.cpp merges the leftmost first, and merges of a tokenizer.json have an order.
+// llama.cpp merges the leftmost of tokens with one score, and merges of a tokenizer.json have an order.
 TEST(GgufTokenizer, OfSentencePieceWithEqualScoresIsRefused) {
   Json pairs = gguf_of_tokenizer(*tokenizer_from(sentencepiece()), 270);
   EXPECT_NO_THROW(tokenizer_of_gguf(pairs, "some.gguf")) << "of tokens without merges nothing depends on the score";

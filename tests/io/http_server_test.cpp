@@ -35,10 +35,20 @@ class HttpServer : public testing::Test {
     server_ = open_server("127.0.0.1", 0, limits, std::move(handler));
     thread_ = std::jthread([this] { server_->run(); });
   }
+  /// Answers as echo() does, but says that it was asked and waits until it may.
+  Server::Handler waits() {
+    return [this](const ServedRequest& request) {
+      asked_ = true;
+      while (!open_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return echo(request);
+    };
+  }
   HttpClient client() const { return HttpClient(server_->port()); }
   void TearDown() override {
+    open_ = true;
     if (server_) server_->stop();
   }
+  std::atomic<bool> asked_ = false, open_ = false;
   std::unique_ptr<Server> server_;
   std::jthread thread_;
 };
@@ -106,15 +116,10 @@ TEST_F(HttpServer, ARequestHasToComeInTime) {
 }
 
 TEST_F(HttpServer, RefusesMoreConnectionsThanWait) {
-  std::atomic<bool> open = false, begun = false;
-  serve({.connections = 1, .waiting = 1, .busy_body = "busy"}, [&](const ServedRequest& request) {
-    begun = true;
-    while (!open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return echo(request);
-  });
+  serve({.connections = 1, .waiting = 1, .busy_body = "busy"}, waits());
   HttpClient served = client();
   served.send(get);
-  ASSERT_TRUE(support::comes_true([&] { return begun.load(); }));
+  ASSERT_TRUE(support::comes_true([&] { return asked_.load(); }));
   HttpClient waiting = client();
   waiting.send(get);
   HttpClient::Answer refused;
@@ -126,7 +131,7 @@ TEST_F(HttpServer, RefusesMoreConnectionsThanWait) {
   }));
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.body, "busy");
-  open = true;
+  open_ = true;
   EXPECT_EQ(served.answer().status, 200);
   served.close();
   EXPECT_EQ(waiting.answer().status, 200);
@@ -226,18 +231,13 @@ TEST_F(HttpServer, ASilentConnectionIsClosedInTime) {
 }
 
 TEST_F(HttpServer, WhoConnectsWhileItEndsIsToldAtOnce) {
-  std::atomic<bool> asked = false, open = false;
-  serve({}, [&](const ServedRequest& request) {
-    asked = true;
-    while (!open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return echo(request);
-  });
+  serve({}, waits());
   HttpClient one = client();
   one.send(get);
-  EXPECT_TRUE(support::comes_true([&] { return asked.load(); }));
+  EXPECT_TRUE(support::comes_true([&] { return asked_.load(); }));
   server_->stop();
   EXPECT_TRUE(support::comes_true([&] { return !HttpClient::listens(server_->port()); }));
-  open = true;
+  open_ = true;
   EXPECT_EQ(one.answer().status, 200);
 }
 

@@ -33,10 +33,8 @@ std::vector<std::int64_t> ends_of(const Json& facts, const names::Generation& ge
 std::vector<std::int64_t> ends_of(const Json& facts) { return ends_of(facts, generation_of(facts)); }
 
 std::optional<std::int32_t> mark_of(const data::Tokenizer& tokenizer, std::string_view text) {
-  std::vector<std::int32_t> ids(tokenizer.room(text.size()));
-  std::string unknown;
-  ids.resize(tokenizer.encode(text, ids, unknown, true));
-  return ids.size() == 1 && tokenizer.is_special(ids.front()) ? std::optional(ids.front()) : std::nullopt;
+  const std::optional<std::int32_t> token = data::token_of(tokenizer, text);
+  return token && tokenizer.is_special(*token) ? token : std::nullopt;
 }
 
 void warn_of_undone(const TextHabits& habits, Log& log) {

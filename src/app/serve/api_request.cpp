@@ -135,9 +135,8 @@ auto refused_by_name(const char* name, const Call& call) {
 
 std::vector<std::int32_t> encode(const data::Tokenizer& tokenizer, std::string_view text, bool begins, std::int64_t vocabulary,
                                  const char* name) {
-  std::vector<std::int32_t> ids(tokenizer.room(text.size()));
   std::string unknown;
-  ids.resize(refused_by_name(name, [&] { return tokenizer.encode(text, ids, unknown); }));
+  std::vector<std::int32_t> ids = refused_by_name(name, [&] { return data::ids_of(tokenizer, text, unknown); });
   if (begins) data::begin_prompt(tokenizer, ids);
   if (!unknown.empty()) throw ApiError(400, fmt::format("'{}': the model's vocabulary lacks {}", name, visible(unknown)), name);
   if (const auto strange = std::ranges::find_if(ids, [&](std::int32_t id) { return id >= vocabulary; }); strange != ids.end())
@@ -169,6 +168,10 @@ std::vector<std::vector<std::int32_t>> prompts_of(Members& members, const Served
   return prompts;
 }
 
+bool has_variable(const data::Conversation& chat, std::string_view name) {
+  return std::ranges::find(chat.variables, name, &Json::Object::value_type::first) != chat.variables.end();
+}
+
 /// The rest of a conversation is written as the template has it: what the template would leave out is refused.
 void refuse_what_is_not_written(const data::Conversation& chat, const data::ChatTemplate& writes) {
   const auto refuse = [&](const char* name, const char* parameter) {
@@ -176,8 +179,7 @@ void refuse_what_is_not_written(const data::Conversation& chat, const data::Chat
                    parameter);
   };
   for (const char* name : {"tools", "documents"}) {
-    const bool given = std::ranges::find(chat.variables, name, &Json::Object::value_type::first) != chat.variables.end();
-    if (given && !writes.mentions(name)) refuse(name, name);
+    if (has_variable(chat, name) && !writes.mentions(name)) refuse(name, name);
   }
   for (const Json& message : chat.messages) {
     if (!data::called_by(message).empty() && !writes.mentions("tool_calls")) refuse("tool_calls", "messages");
@@ -185,7 +187,7 @@ void refuse_what_is_not_written(const data::Conversation& chat, const data::Chat
 }
 
 CallForm calls_of(const data::Conversation& chat, const data::ChatTemplate& writes) {
-  if (std::ranges::find(chat.variables, "tools", &Json::Object::value_type::first) == chat.variables.end()) return CallForm::none;
+  if (!has_variable(chat, "tools")) return CallForm::none;
   const CallForm form = call_form(writes);
   if (form == CallForm::none)
     throw ApiError(400,

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <span>
 #include <sstream>
 #include <stop_token>
 #include <thread>
@@ -87,9 +86,7 @@ std::vector<std::string> keys_of(const std::string& file) {
 std::string fingerprint_of(const ServeOptions& options, std::string_view isa) {
   const std::string facts = fmt::format("{}\n{}\n{}\n{}\n{}", options.from.model, options.from.checkpoint, options.from.adapter,
                                         options.from.dtype, isa);
-  io::Sha256 digest;
-  digest.update(std::as_bytes(std::span(facts)));
-  return "ls-" + digest.hex().substr(0, 12);
+  return "ls-" + io::sha256_of_text(facts).substr(0, 12);
 }
 
 void serve(const ServeOptions& options, Session& session) {

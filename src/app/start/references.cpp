@@ -26,25 +26,19 @@ constexpr const char* begin_anew =
 
 using LogProbabilities = std::vector<double>;
 
-std::string hash_of(const std::string& text) {
-  io::Sha256 hash;
-  hash.update(std::as_bytes(std::span(text)));
-  return hash.hex();
-}
-
 /// What a file of references is of.
 struct Origin {
   std::string weights;  ///< hash_of_reference()
   Json data;            ///< data::fingerprint()
   io::Path file(const RunConfig& config) const {
-    return io::Path(data_folder(config)) / fmt::format("references-{:.16}.json", hash_of(weights + " " + data.dump()));
+    return io::Path(data_folder(config)) / fmt::format("references-{:.16}.json", io::sha256_of_text(weights + " " + data.dump()));
   }
 };
 
 /// A hash of the weights, the model and its type: equal weights are another reference with another adapter scale or angle.
 std::string hash_of_reference(train::Engine& engine) {
   const train::EngineConfig& config = engine.config();
-  return hash_of(
+  return io::sha256_of_text(
       fmt::format("{} {} {}", train::hash_of_weights(engine), arch::to_json(config.model).dump(), name_of(config.weights.type)));
 }
 
@@ -65,7 +59,7 @@ void read_references(const io::Path& path, const Origin& origin, const TrainingD
     if (!same) throw UserError("it is of other weights or another text", begin_anew);
     read_numbers(file, "train", *into.train);
     read_numbers(file, "val", *into.val);
-    if (file.at("sha256").string() != hash_of(file.at("train").dump() + file.at("val").dump()))
+    if (file.at("sha256").string() != io::sha256_of_text(file.at("train").dump() + file.at("val").dump()))
       throw UserError("its numbers are not those that were measured", begin_anew);
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", path.string(), error.problems().front().message),
@@ -78,7 +72,7 @@ void write_references(const io::Path& path, const Origin& origin, const Training
   const Json file = Json::Object{{"format", references_format},
                                  {"weights", origin.weights},
                                  {"data", origin.data},
-                                 {"sha256", hash_of(train.dump() + val.dump())},
+                                 {"sha256", io::sha256_of_text(train.dump() + val.dump())},
                                  {"train", train},
                                  {"val", val}};
   io::replace_file(path, file.dump() + "\n");

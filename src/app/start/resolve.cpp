@@ -51,7 +51,9 @@ void set(app::RunConfig& config, const Setting& setting, std::vector<Problem>& p
   }
 }
 
-std::vector<Setting> split(const std::vector<std::string>& overrides, std::vector<Problem>& problems) {
+// `idle` gets what nanoGPT's words name that sets nothing here.
+std::vector<Setting> split(const std::vector<std::string>& overrides, std::vector<Problem>& problems,
+                           std::vector<std::string>* idle = nullptr) {
   std::vector<Setting> settings;
   for (const std::string& word : overrides) {
     const std::size_t begin = word.find_first_not_of('+');  // +group=option adds a bundle: the same here
@@ -63,7 +65,9 @@ std::vector<Setting> split(const std::vector<std::string>& overrides, std::vecto
           {fmt::format("'{}...': byte {} is not UTF-8, and a run keeps its settings as text", word.substr(0, at), at),
            "write the setting in UTF-8"});
     } else if (word.starts_with("--")) {
-      for (NanoGpt::Assignment& one : read_nanogpt({word}).given) settings.push_back({std::string(one.key->name), "", one});
+      NanoGpt theirs = read_nanogpt({word});
+      for (NanoGpt::Assignment& one : theirs.given) settings.push_back({std::string(one.key->name), "", one});
+      if (idle != nullptr) std::ranges::move(theirs.idle, std::back_inserter(*idle));
     } else {
       const std::string name = word.substr(begin, equals - begin);
       const Key* key = find_key(name);
@@ -93,7 +97,7 @@ struct Layers {
   std::string own;                   // the file of the run that goes on; empty when there is none
   std::optional<DeepSpeed> deepspeed;
   const std::vector<std::string>& files;
-  NanoGpt nanogpt;  // of its files
+  NanoGpt nanogpt;  // of its files, and what its words name that sets nothing
   std::vector<Setting> settings;
 };
 
@@ -343,8 +347,8 @@ std::vector<std::string> data_settings(const std::string& data, const std::vecto
 Resolved resolve(const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also) {
   std::vector<Problem> problems;
   Layers layers{.backend = {}, .own = "", .deepspeed = {}, .files = sources.files, .nanogpt = {}, .settings = {}};
-  layers.settings = split(sources.overrides, problems);
   layers.nanogpt = read_nanogpt(sources.nanogpt);
+  layers.settings = split(sources.overrides, problems, &layers.nanogpt.idle);
   append(problems, layers.nanogpt.problems);
   app::RunConfig unsaid;  // what counts where nothing is said
   append(problems, assign_all(unsaid, layers.nanogpt.defaults));
@@ -388,9 +392,6 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   append(problems, also(resolved.config));
   if (!problems.empty()) throw UserError(std::move(problems));
   resolved.idle = idle_lines(resolved.config, asked, sources.ranks);
-  for (const std::string& word : sources.overrides) {
-    if (word.starts_with("--")) std::ranges::move(read_nanogpt({word}).idle, std::back_inserter(resolved.idle));
-  }
   resolved.idle.insert(resolved.idle.end(), layers.nanogpt.idle.begin(), layers.nanogpt.idle.end());
   settle(resolved);
   return resolved;

@@ -104,7 +104,7 @@ class RowReader {
     return value->string();
   }
 
-  // Rows say their system's message twice as often as not: once in the list, and in a member.
+  // Some rows say their system's message twice: in the list, and in a member.
   void settle_system(ChatRow& row, std::string_view member) const {
     Json::Array& messages = row.conversation.messages;
     const auto is_system = [](const Json& message) { return message.at("role").string() == "system"; };

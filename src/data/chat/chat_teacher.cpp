@@ -97,9 +97,8 @@ bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::str
 
 std::int64_t count_tokens(const Tokenizer* tokenizer, std::string_view text, bool goes_on) {
   if (tokenizer == nullptr) return count_characters(text);
-  std::vector<std::int32_t> ids(tokenizer->room(text.size()));
   std::string unknown;
-  return static_cast<std::int64_t>(tokenizer->encode(text, ids, unknown, goes_on));
+  return std::ssize(ids_of(*tokenizer, text, unknown, goes_on));
 }
 
 ChatCounts& ChatCounts::operator+=(const ChatCounts& more) {

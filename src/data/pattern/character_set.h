@@ -44,8 +44,7 @@ CharacterSet spaces();           ///< \s
 CharacterSet word_characters();  ///< \w, by Unicode's rules for regular expressions
 /// Adds the other case of letters of ASCII, and the long s and the sign of Kelvin; false: the set has other characters.
 bool add_other_case(CharacterSet& set);
-/// \w, as Oniguruma has it: of its own it has numbers of Latin-1, too, which [\w] has not (regenc.c and unicode.c have a table
-/// each).
+/// \w, as Oniguruma has it. Outside brackets it has Latin-1's numbers, which [\w] lacks (regenc.c and unicode.c: a table each).
 CharacterSet oniguruma_words(bool bracketed);
 
 }  // namespace lockstep::data::pattern

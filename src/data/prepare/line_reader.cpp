@@ -53,11 +53,9 @@ io::Path folder_of_tokenizer(const TokenizerChoice& choice) {
 void take_end(Tokenizer& tokenizer, const io::Path& folder, bool texts) {
   if (folder.empty() || (!texts && tokenizer.end_of_text())) return;
   const std::optional<std::string> end = special_token(folder, "eos_token");
-  std::string unknown;
   if (!end) return;
-  std::vector<std::int32_t> ids(tokenizer.room(end->size()));
-  ids.resize(tokenizer.encode(*end, ids, unknown, true));
-  if (ids.size() == 1 && tokenizer.bytes(ids[0]) == *end) tokenizer.end_documents_with(ids[0]);
+  const std::optional<std::int32_t> token = token_of(tokenizer, *end);
+  if (token && tokenizer.bytes(*token) == *end) tokenizer.end_documents_with(*token);
 }
 
 constexpr std::array<std::pair<TrainOn, std::string_view>, 4> taught_words = {

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/shell.h"
+#include "base/text/lower.h"
 #include "base/text/utf8.h"
 #include "base/units.h"
 #include "data/bpe/words.h"
@@ -33,11 +34,7 @@ std::span<std::byte> writable(std::string& text) { return std::as_writable_bytes
 
 /// The last part of a file's name in small letters, as it is without that of a compression: ".jsonl".
 std::string ending(io::Path name) {
-  const auto last = [&] {
-    std::string text = name.extension().string();
-    for (char& letter : text) letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-    return text;
-  };
+  const auto last = [&] { return lower(name.extension().string()); };
   if (const std::string end = last(); end == ".gz" || end == ".zst" || end == ".zstd") name.replace_extension();
   return last();
 }

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "lab/against/step.h"
+#include "lab/against/way_parts.h"
 
 namespace lockstep::lab::against {
 namespace {
@@ -31,7 +32,7 @@ void rank_losses(const Case& changed, const Walked& walked, Values& means, std::
   const Batch& batch = changed.question.batch;
   Values counts(means.size()), shares(means.size());
   for (std::size_t i = 0; i < walked.losses.size(); ++i) {
-    const std::size_t unit = i * means.size() / walked.losses.size();
+    const auto unit = static_cast<std::size_t>(unit_of_row(changed, static_cast<std::int64_t>(i) / batch.columns));
     means[unit] += walked.losses[i];
     shares[unit] += walked.losses[i] * changed.question.loss_shares[i];
     if (batch.targets[i] >= 0) ++counts[unit];
@@ -42,7 +43,7 @@ void rank_losses(const Case& changed, const Walked& walked, Values& means, std::
 
 }  // namespace
 
-/// By parameter that is trained.
+/// The gradients of the parameters that are trained.
 std::map<std::string, Values> Step::gradients_of(const Case& changed, const Walked& walked) const {
   std::map<std::string, Values> gradients;
   for (const auto& [name, parameter] : names_->parameters()) {
@@ -57,10 +58,7 @@ std::map<std::string, Values> Step::gradients_of(const Case& changed, const Walk
 /// The sum of the parts' gradients, clipped before it is whole.
 std::map<std::string, Values> Step::clipped_early(const Case& changed) const {
   const Early early = changed.early;
-  const Question& whole = changed.question;
-  const auto units = static_cast<std::int64_t>(changed.facts.dp * changed.facts.micro_batches),
-             micro = static_cast<std::int64_t>(changed.facts.micro_batches),
-             parts = early == Early::each_rank ? static_cast<std::int64_t>(changed.facts.dp) : micro;
+  const double parts = early == Early::each_rank ? changed.facts.dp : changed.facts.micro_batches;
   std::map<std::string, Values> sum;
   const auto multiply = [](std::map<std::string, Values>& gradients, double factor) {
     for (auto& [name, values] : gradients) {
@@ -70,11 +68,11 @@ std::map<std::string, Values> Step::clipped_early(const Case& changed) const {
   const auto clip = [&](std::map<std::string, Values>& gradients) {
     multiply(gradients, clip_factor(norm_of(right_, gradients), changed.facts));
   };
-  for (std::int64_t part = 0; part < parts; ++part) {
-    Question one = whole;
+  for (double part = 0; part < parts; ++part) {
+    Question one = changed.question;
     for (std::int64_t i = 0; i < std::ssize(one.shares); ++i) {
-      const std::int64_t unit = i / whole.batch.columns * units / whole.batch.rows;
-      const bool mine = (early == Early::each_rank ? unit / micro : unit % micro) == part;
+      const std::int64_t row = i / one.batch.columns;
+      const bool mine = (early == Early::each_rank ? rank_of_row(changed, row) : micro_of_row(changed, row)) == part;
       one.shares[static_cast<std::size_t>(i)] *= mine ? changed.early_scale : 0;
     }
     std::map<std::string, Values> gradients = gradients_of(changed, walk(one));
@@ -118,7 +116,7 @@ Evaluated Step::answers(const Case& changed, const Walked& walked, bool updates)
   return evaluated;
 }
 
-/// Of gradients that one rank's file has, or all of some: 0 where the way takes no norm of these.
+/// The sum of squares of the gradients in one rank's file, or in several. 0: the way takes its norm elsewhere.
 double Step::squares_of_files(const Case& changed) const {
   const Clip clip = changed.update.clip;
   if (clip != Clip::by_place && clip != Clip::all_files) return 0;

@@ -188,19 +188,17 @@ Values read_values(const io::File& file, const io::SafetensorsEntry& entry) {
 
 /// "another \"clip\": 1 and not 2" of the first fact that differs; empty: none does.
 std::string difference(const Facts& a, const Facts& b) {
-  const auto told = [](std::string_view key, const auto& mine, const auto& other) {
-    return fmt::format("another \"{}\" ({} and not {})", key, other, mine);
+  std::string told;
+  const auto look = [&](const auto& keys) {
+    for (const auto& one : keys) {
+      if (told.empty() && a.*one.fact != b.*one.fact)
+        told = fmt::format("another \"{}\" ({} and not {})", one.key, b.*one.fact, a.*one.fact);
+    }
   };
-  for (const NumberKey& one : number_keys) {
-    if (a.*one.fact != b.*one.fact) return told(one.key, a.*one.fact, b.*one.fact);
-  }
-  for (const WordKey& one : word_keys) {
-    if (a.*one.fact != b.*one.fact) return told(one.key, a.*one.fact, b.*one.fact);
-  }
-  for (const FlagKey& one : flag_keys) {
-    if (a.*one.fact != b.*one.fact) return told(one.key, a.*one.fact, b.*one.fact);
-  }
-  return a == b ? "" : "other \"betas\"";
+  look(number_keys);
+  look(word_keys);
+  look(flag_keys);
+  return told.empty() && !(a == b) ? "other \"betas\"" : told;
 }
 
 void read_frozen(Dump& dump, const Json& json, const std::string& what) {

@@ -276,18 +276,18 @@ Evaluated Step::evaluate(const Case& changed, bool walks) const {
   return walks ? answers(changed, walk(changed.question), !has_gradients()) : answers(changed, walked_, true);
 }
 
-bool Step::is_padding(const Item& item, std::int64_t place) const {
-  const Batch& batch = right_.question.batch;
-  return item.kind == Kind::activation && batch.documents[static_cast<std::size_t>(place / item.shape.back())] < 0;
-}
-
 Values Step::at_piece(const PieceOf& of, const Values& whole) const {
   const Item& item = items_[of.item];
   const Piece& piece = this->piece(of);
+  const std::vector<std::int64_t>& documents = right_.question.batch.documents;
+  const bool pads = item.kind == Kind::activation && std::ranges::min(documents) < 0;
+  if (piece.indices.empty() && !pads) return whole;
   const std::vector<std::int64_t> places = piece.places(item.shape);
   Values part(places.size());
-  for (std::size_t i = 0; i < part.size(); ++i)
-    part[i] = is_padding(item, places[i]) ? piece.values[i] : whole[static_cast<std::size_t>(places[i])];
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    const bool padding = pads && documents[static_cast<std::size_t>(places[i] / item.shape.back())] < 0;
+    part[i] = padding ? piece.values[i] : whole[static_cast<std::size_t>(places[i])];
+  }
   return part;
 }
 

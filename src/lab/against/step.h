@@ -85,7 +85,6 @@ class Step {
   bool find_parameter(Item& item) const;
   void check_shape(const Item& item, const Piece& piece) const;
   bool can_judge(const Item& item);
-  bool is_padding(const Item& item, std::int64_t place) const;
   void measure(Team& team);
   void find_previous_weights();
   std::optional<Values> slot(std::string_view when, std::string_view kind, const std::string& name) const;

@@ -39,6 +39,12 @@ inline List others(List list, double value) {
   std::erase_if(list, [value](double one) { return std::abs(one - value) <= 1e-6 * value; });
   return list;
 }
+/// The number of the micro-batch that a row is in, of all ranks': those of dp rank 0 first.
+inline double unit_of_row(const Case& c, std::int64_t row) {
+  return std::floor(static_cast<double>(row) * c.facts.dp * c.facts.micro_batches / static_cast<double>(c.question.batch.rows));
+}
+inline double rank_of_row(const Case& c, std::int64_t row) { return std::floor(unit_of_row(c, row) / c.facts.micro_batches); }
+inline double micro_of_row(const Case& c, std::int64_t row) { return std::fmod(unit_of_row(c, row), c.facts.micro_batches); }
 /// The context rank of a position: parts in order, or two chunks each, one from the front and one from the end.
 inline std::int64_t context_rank(const Case& c, std::int64_t t, bool zigzag) {
   const std::int64_t parts = static_cast<std::int64_t>(c.facts.cp) * (zigzag ? 2 : 1),

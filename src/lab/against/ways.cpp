@@ -15,12 +15,6 @@ namespace {
 
 bool has_untaught(const Case& c) { return std::ranges::min(c.question.batch.targets) < 0; }
 
-/// The number of the micro-batch that a row is in, those of rank 0 first.
-double unit_of(const Case& c, std::int64_t row) {
-  return std::floor(static_cast<double>(row) * c.facts.dp * c.facts.micro_batches / static_cast<double>(c.question.batch.rows));
-}
-double rank_of(const Case& c, std::int64_t row) { return std::floor(unit_of(c, row) / c.facts.micro_batches); }
-double micro_of(const Case& c, std::int64_t row) { return std::fmod(unit_of(c, row), c.facts.micro_batches); }
 /// The position that a context rank has behind this one; -1: it is the last.
 std::int64_t next_of_rank(const Case& c, std::int64_t t, bool zigzag) {
   std::int64_t next = t + 1;
@@ -92,9 +86,9 @@ std::vector<Way> token_ways() {
   return {
       {"micro-batch-means", "the loss is the mean of the micro-batches' means, which have different numbers of targets",
        [](const Case& c) { return when(c.facts.micro_batches > 1); },
-       [](Case& c, double) { mean_of_means(c, [&](auto row, auto) { return unit_of(c, row); }); }},
+       [](Case& c, double) { mean_of_means(c, [&](auto row, auto) { return unit_of_row(c, row); }); }},
       {"rank-means", "the loss is the mean of the dp ranks' means, which have different numbers of targets", size_of(&Facts::dp),
-       [](Case& c, double) { mean_of_means(c, [&](auto row, auto) { return rank_of(c, row); }); }},
+       [](Case& c, double) { mean_of_means(c, [&](auto row, auto) { return rank_of_row(c, row); }); }},
       {"sample-means", "the loss is the mean of the samples' means, which have different numbers of targets", once,
        [](Case& c, double) { mean_of_means(c, [](auto row, auto) { return row; }); }},
       {"context-means",
@@ -102,7 +96,7 @@ std::vector<Way> token_ways() {
        in_either_order,
        [](Case& c, double zigzag) {
          mean_of_means(c, [&](auto row, auto t) {
-           return unit_of(c, row) * c.facts.cp + static_cast<double>(context_rank(c, t, zigzag != 0));
+           return unit_of_row(c, row) * c.facts.cp + static_cast<double>(context_rank(c, t, zigzag != 0));
          });
        },
        order_name},
@@ -173,43 +167,43 @@ std::vector<Way> part_ways() {
        [](const Case& c) { return when(c.facts.loss_scale != 1, {c.facts.loss_scale}); }, multiply},
       {"gradient-lost", "the gradient is zero: it was dropped, or never computed or reduced", once, multiply},
       by_rank(dp, "one-rank", "only the samples of dp rank {} are in the gradient: the mean over dp ranks is missing",
-              [](Case& c, double r) { take_rows(c, [&](auto row) { return rank_of(c, row) == r; }, true); }),
+              [](Case& c, double r) { take_rows(c, [&](auto row) { return rank_of_row(c, row) == r; }, true); }),
       by_rank(dp, "one-rank-divided", "only the samples of dp rank {} are in the gradient, divided by the targets of all",
-              [](Case& c, double r) { take_rows(c, [&](auto row) { return rank_of(c, row) == r; }); }),
+              [](Case& c, double r) { take_rows(c, [&](auto row) { return rank_of_row(c, row) == r; }); }),
       by_rank(dp, "one-rank-scaled",
               "only the samples of dp rank {} are in the gradient, times the number of ranks: no mean is taken over them",
               [](Case& c, double r) {
-                share(c, [&](auto row, auto, double one) { return rank_of(c, row) == r ? one * c.facts.dp : 0; });
+                share(c, [&](auto row, auto, double one) { return rank_of_row(c, row) == r ? one * c.facts.dp : 0; });
               }),
       {"rank-lost", "the samples of dp rank {} are missing in the gradient", each(&Facts::dp),
-       [](Case& c, double r) { take_rows(c, [&](auto row) { return rank_of(c, row) != r; }); }},
+       [](Case& c, double r) { take_rows(c, [&](auto row) { return rank_of_row(c, row) != r; }); }},
       {"one-micro-batch", "only micro-batch {} is in the gradient: the others are not accumulated", each(&Facts::micro_batches),
-       [](Case& c, double m) { take_rows(c, [&](auto row) { return micro_of(c, row) == m; }); }},
+       [](Case& c, double m) { take_rows(c, [&](auto row) { return micro_of_row(c, row) == m; }); }},
       {"one-micro-batch-mean", "the gradient is micro-batch {}'s mean: the others are not accumulated",
        each(&Facts::micro_batches),
-       [](Case& c, double m) { take_rows(c, [&](auto row) { return micro_of(c, row) == m; }, true); }},
+       [](Case& c, double m) { take_rows(c, [&](auto row) { return micro_of_row(c, row) == m; }, true); }},
       {"one-micro-batch-mean-divided",
        "the gradient is micro-batch {}'s mean, divided by their number: the others are not accumulated",
        each(&Facts::micro_batches),
        [](Case& c, double m) {
-         take_rows(c, [&](auto row) { return micro_of(c, row) == m; }, true);
+         take_rows(c, [&](auto row) { return micro_of_row(c, row) == m; }, true);
          multiply(c, 1 / c.facts.micro_batches);
        }},
       {"micro-batch-lost", "micro-batch {} is missing in the gradient", each(&Facts::micro_batches),
-       [](Case& c, double m) { take_rows(c, [&](auto row) { return micro_of(c, row) != m; }); }},
+       [](Case& c, double m) { take_rows(c, [&](auto row) { return micro_of_row(c, row) != m; }); }},
       by_rank(dp, "last-not-reduced",
               "the last micro-batch is dp rank {}'s own, times the number of ranks: the others were reduced before it",
               [](Case& c, double r) {
                 share(c, [&](auto row, auto, double one) {
-                  const bool last = c.facts.micro_batches > 1 && micro_of(c, row) == c.facts.micro_batches - 1;
-                  return !last ? one : rank_of(c, row) == r ? one * c.facts.dp : 0;
+                  const bool last = c.facts.micro_batches > 1 && micro_of_row(c, row) == c.facts.micro_batches - 1;
+                  return !last ? one : rank_of_row(c, row) == r ? one * c.facts.dp : 0;
                 });
               }),
       by_rank(dp, "last-not-added", "the last micro-batch is dp rank {}'s own: the others were added before it",
               [](Case& c, double r) {
                 take_rows(c, [&](auto row) {
-                  const bool last = c.facts.micro_batches > 1 && micro_of(c, row) == c.facts.micro_batches - 1;
-                  return !last || rank_of(c, row) == r;
+                  const bool last = c.facts.micro_batches > 1 && micro_of_row(c, row) == c.facts.micro_batches - 1;
+                  return !last || rank_of_row(c, row) == r;
                 });
               }),
       {"gradient-of-step-before", "the gradient is that of the step before", has_previous,
@@ -217,7 +211,9 @@ std::vector<Way> part_ways() {
       {"gradients-not-zeroed", "the gradient of the step before is still in it", has_previous,
        [](Case& c, double) { c.previous_share = 1; }},
       {"micro-batch-twice", "micro-batch {} is in the gradient twice", each(&Facts::micro_batches),
-       [](Case& c, double m) { share(c, [&](auto row, auto, double one) { return micro_of(c, row) == m ? 2 * one : one; }); }},
+       [](Case& c, double m) {
+         share(c, [&](auto row, auto, double one) { return micro_of_row(c, row) == m ? 2 * one : one; });
+       }},
   };
 }
 
@@ -267,7 +263,7 @@ std::vector<Way> factor_ways() {
   }
   ways.push_back({"micro-batch-means-added", "the {} micro-batches' means are added, and not divided by their number",
                   size_of(&Facts::micro_batches), [](Case& c, double n) {
-                    mean_of_means(c, [&](auto row, auto) { return unit_of(c, row); });
+                    mean_of_means(c, [&](auto row, auto) { return unit_of_row(c, row); });
                     multiply(c, n);
                   }});
   ways.push_back({"gradient-times", "the gradient is {} times the right one",

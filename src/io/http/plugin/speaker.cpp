@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text/lower.h"
 #include "io/http/connection.h"
 
 namespace lockstep::io::http {
@@ -91,16 +92,13 @@ class OneRequest final : public httplib::Server {
     std::string lengths, codings;
     for (const auto& [name, value] : asked.headers) {
       if (name.find_first_of(" \t") != std::string::npos) return false;
-      if (is(name, "content-length")) lengths += value + ",";
-      if (is(name, "transfer-encoding")) codings += value + ",";
+      if (lower(name) == "content-length") lengths += value + ",";
+      if (lower(name) == "transfer-encoding") codings += value + ",";
     }
     const bool has_body = asked.method == "POST" || asked.method == "PUT" || asked.method == "PATCH" || asked.method == "DELETE";
     if (!has_body) return codings.empty() && (lengths.empty() || lengths == "0,");
-    if (!codings.empty()) return lengths.empty() && is(codings, "chunked,");
+    if (!codings.empty()) return lengths.empty() && lower(codings) == "chunked,";
     return lengths.empty() || (lengths.size() > 1 && lengths.find_first_not_of("0123456789") == lengths.size() - 1);
-  }
-  static bool is(std::string_view text, std::string_view low) {
-    return std::ranges::equal(text, low, [](char a, char b) { return a == b || (a >= 'A' && a <= 'Z' && (a | 32) == b); });
   }
 
   ServedRequest request_of(const httplib::Request& asked, int refused) const {
