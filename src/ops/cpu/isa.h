@@ -9,7 +9,7 @@
 // so that families of several instruction sets live in one process and tests compare them. The compiled targets are the
 // baseline (SSSE3), AVX2 and AVX3 (HWY_DISABLED_TARGETS in cmake/Compiler.cmake), or NEON. The baseline has no fused
 // multiply-add: its bits differ from those of the others, which agree with each other. avx512_bf16 has the kernels of avx512, and
-// the instruction for products of two bf16 operands that are added in pairs; amx has that of tiles too (product/pairs.h).
+// the instruction for products of two bf16 operands that are added in pairs; amx has that of tiles too (product/bf16_way.h).
 
 #include <mutex>
 

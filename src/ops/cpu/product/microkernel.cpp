@@ -11,7 +11,7 @@
 #include <hwy/highway.h>
 
 #include "ops/cpu/product/pairs-inl.h"
-#include "ops/cpu/product/pairs.h"
+#include "ops/cpu/product/bf16_way.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
@@ -184,7 +184,7 @@ Microkernel microkernel_for(Isa isa) {
   return kernels;
 }
 
-Microkernel pair_microkernel_for(Isa isa, Bf16Way way) {
+Microkernel bf16_microkernel_for(Isa isa, Bf16Way way) {
   const ScopedIsa scope(isa);
   if (way == Bf16Way::emulated_amx) return HWY_DYNAMIC_DISPATCH(EmulatedAmxKernels)();
   if (way == Bf16Way::amx) return amx_microkernel();

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "ops/cpu/options.h"
-#include "ops/cpu/product/pairs.h"
+#include "ops/cpu/product/bf16_way.h"
 
 namespace lockstep::ops::cpu {
 
@@ -44,7 +44,7 @@ struct Microkernel {
 /// `isa` must be one of available_isas().
 Microkernel microkernel_for(Isa isa);
 /// For words of two bf16, by the instruction or emulated: 14 x 32 of pairs, 32 x 32 of AMX, whose `a` is in rows (a_k = 1).
-Microkernel pair_microkernel_for(Isa isa, Bf16Way way);
+Microkernel bf16_microkernel_for(Isa isa, Bf16Way way);
 
 /// 6 x 16 in assembly: g++ 12 spills the accumulators of the same loop written with intrinsics.
 void tile_6x16_avx2(const TileStep& step);

@@ -298,7 +298,7 @@ Packing packing_for(Isa isa) {
           .rows = &HWY_DYNAMIC_DISPATCH(CopyRows)};
 }
 
-Packing pair_packing_for(Isa isa) {
+Packing bf16_packing_for(Isa isa) {
   const ScopedIsa scope(isa);
   return {.straight = &HWY_DYNAMIC_DISPATCH(PairStraight),
           .transposed = &HWY_DYNAMIC_DISPATCH(PairTransposed),

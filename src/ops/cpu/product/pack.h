@@ -43,6 +43,6 @@ struct Packing {
 /// As floats.
 Packing packing_for(Isa isa);
 /// As words of two bf16.
-Packing pair_packing_for(Isa isa);
+Packing bf16_packing_for(Isa isa);
 
 }  // namespace lockstep::ops::cpu

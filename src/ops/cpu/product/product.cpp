@@ -59,7 +59,7 @@ Product::Way Product::floats(Isa isa) { return {microkernel_for(isa), packing_fo
 Product::Way Product::bf16(Isa isa, Bf16Way way) {
   if (way == Bf16Way::widened) return floats(isa);
   const bool amx = way == Bf16Way::amx || way == Bf16Way::emulated_amx;
-  return {pair_microkernel_for(isa, way), pair_packing_for(isa), pair_thin_kernel_for(isa, way), 2, amx};
+  return {bf16_microkernel_for(isa, way), bf16_packing_for(isa), bf16_thin_kernel_for(isa, way), 2, amx};
 }
 
 Product::Product(Team& team, Isa isa, MemorySource& memory, Bf16Way way)

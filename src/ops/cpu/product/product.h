@@ -3,7 +3,7 @@
 // Our own product with a fixed order of additions (numerics.md section 3.1): an element is a function of its row, its
 // column and K. Blocks of 256 k are added in order, onto C when it accumulates; tiles, packing, threads and the instruction
 // set (AVX2 or wider) change no bit. Operands are f32 or, each for itself, bf16, which is widened: the additions are the same.
-// Two bf16 operands have a second order, that of AVX-512-bf16 (pairs.h), of which all this holds too.
+// Two bf16 operands have two more orders, of AVX-512-bf16 and of AMX (bf16_way.h). All this holds for them, too.
 
 #include <array>
 #include <atomic>
@@ -15,7 +15,7 @@
 #include "ops/cpu/product/cut.h"
 #include "ops/cpu/product/microkernel.h"
 #include "ops/cpu/product/pack.h"
-#include "ops/cpu/product/pairs.h"
+#include "ops/cpu/product/bf16_way.h"
 #include "ops/cpu/product/thin.h"
 
 namespace lockstep::ops::cpu {

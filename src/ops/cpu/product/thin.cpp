@@ -269,7 +269,7 @@ ThinKernel thin_kernel_for(Isa isa) {
   return &HWY_DYNAMIC_DISPATCH(ThinAny);
 }
 
-ThinKernel pair_thin_kernel_for(Isa isa, Bf16Way way) {
+ThinKernel bf16_thin_kernel_for(Isa isa, Bf16Way way) {
   if constexpr (HWY_ARCH_X86 != 0) {
     if (way == Bf16Way::amx) return &thin_amx;
   }

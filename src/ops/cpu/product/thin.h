@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 #include "ops/cpu/options.h"
-#include "ops/cpu/product/pairs.h"
+#include "ops/cpu/product/bf16_way.h"
 
 namespace lockstep::ops::cpu {
 
@@ -32,7 +32,7 @@ ThinKernel thin_kernel_for(Isa isa);
 /// By AMX, of two bf16 operands.
 void thin_amx(const ThinStep& step);
 /// For two bf16 operands, added by the instruction or as it would (AMX's: null without it): a holds words of two of a row's
-/// elements (pairs.h), the last one with a zero after an odd k, and a_stride counts words.
-ThinKernel pair_thin_kernel_for(Isa isa, Bf16Way way);
+/// elements (bf16_way.h), the last one with a zero after an odd k, and a_stride counts words.
+ThinKernel bf16_thin_kernel_for(Isa isa, Bf16Way way);
 
 }  // namespace lockstep::ops::cpu

@@ -1,6 +1,6 @@
 #include "ops/cpu/product/microkernel.h"
 
-// `op` adds a product: vfmadd231ps of floats, vdpbf16ps of words of two bf16 (product/pairs.h), which have the same registers.
+// `op` adds a product: vfmadd231ps of floats, vdpbf16ps of words of two bf16 (product/bf16_way.h), which have the same registers.
 // Sums of row i: zmm(4 + 2 i) and zmm(5 + 2 i). A block's row of B: zmm0, zmm1. Where another program shares the core (a second
 // hardware thread), the tile is bound by the instructions that the core can issue: reading A's element inside both multiply-adds
 // (READ_TWICE) takes one less than broadcasting it first, to zmm2 and zmm3 in turn (ROW). All rows so would be bound by loads.

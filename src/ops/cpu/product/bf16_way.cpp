@@ -1,4 +1,4 @@
-#include "ops/cpu/product/pairs.h"
+#include "ops/cpu/product/bf16_way.h"
 
 #include "device/cpu/processor.h"
 #include "ops/cpu/isa.h"
