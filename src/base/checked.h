@@ -22,12 +22,6 @@ constexpr std::int64_t div_up(std::int64_t a, std::int64_t b) { return (a + b - 
 /// `a` rounded up to a multiple of b.
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return div_up(a, b) * b; }
 
-/// a / b; throws BrokenRule when it leaves a remainder.
-inline std::int64_t div_exact(std::int64_t a, std::int64_t b) {
-  ensure(b != 0 && a % b == 0, "the division leaves no remainder");
-  return a / b;
-}
-
 /// a * b; throws BrokenRule on overflow.
 inline std::int64_t multiply(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;

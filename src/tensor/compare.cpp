@@ -133,20 +133,4 @@ bool equal_bits(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-double relative_norm_difference(const Tensor& a, const Tensor& b, double floor) {
-  check_pair(a, b);
-  const std::size_t size = size_of(a.dtype);
-  double difference = 0, norm = 0;
-  for (std::int64_t i = 0; i < a.rows(); ++i) {
-    const std::byte *x = row(a, i), *y = row(b, i);
-    for (std::int64_t j = 0; j < a.columns(); ++j, x += size, y += size) {
-      const double u = as_double(x, a.dtype), v = as_double(y, a.dtype);
-      difference += (u - v) * (u - v);
-      norm += v * v;
-    }
-  }
-  if (difference == 0) return 0;
-  return std::sqrt(difference) / std::max(std::sqrt(norm), floor);
-}
-
 }  // namespace lockstep

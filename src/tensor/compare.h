@@ -31,7 +31,4 @@ Difference compare(const Tensor& a, const Tensor& b);
 /// Whether every element has the same bits (0 and -0 differ, equal NaNs do not).
 bool equal_bits(const Tensor& a, const Tensor& b);
 
-/// ||a - b|| / max(||b||, floor) in double, NaN when an element is; 0 when both norms are 0. `floor` >= 0.
-double relative_norm_difference(const Tensor& a, const Tensor& b, double floor = 0);
-
 }  // namespace lockstep
