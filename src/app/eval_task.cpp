@@ -38,8 +38,8 @@ std::optional<double> error_of(const std::vector<double>& values) {
   return std::sqrt(sum / (count - 1)) / std::sqrt(count);
 }
 
-/// Numbers of an item: of each continuation its log-likelihood, and its tokens, or whether it is the likeliest; of a document its
-/// log-likelihood and tokens; of an answer whether it is right.
+/// How many numbers an item of the task has. A continuation has its log-likelihood, and its tokens or whether it is the
+/// likeliest. A document has its log-likelihood and tokens. An answer has whether it is right.
 std::size_t width_of(const Task& task) {
   std::size_t most = 0;
   for (const TaskItem& item : task.items) most = std::max(most, item.continuations.size());

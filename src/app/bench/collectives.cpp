@@ -133,7 +133,7 @@ lab::CollectiveBenchOptions bench_options(const CollectivesAsked& options, const
   return bench;
 }
 
-// Of a process: whether Ctrl-C was pressed, and on the rank that prints a bar.
+// Whether Ctrl-C was pressed in this process, and the progress bar of the rank that draws one.
 struct CollectiveWatch {
   train::StopSignal signal;
   std::optional<ProgressBar> bar;

@@ -6,10 +6,10 @@
 
 namespace lockstep::app {
 
-/// A file that grows beyond its limit and a pipe without a reader become errors of the call that writes, instead of signals that
-/// end the process; how children end is told, whatever a parent left ignored; where standard input, output or error is closed it
-/// is opened on /dev/null, so that no file of ours gets its number, and with it what was meant for a person;
-/// ranks of a launcher write without colours.
+/// A file that grows beyond its limit and a pipe without a reader make the write fail, instead of ending the process by a signal.
+/// The ends of children are told, whatever a parent left ignored. A closed standard input, output or error is opened on
+/// /dev/null. Otherwise a file of ours would get its number, and what is meant for a person. Ranks of a launcher write without
+/// colours.
 void set_up_process();
 
 /// Whether this process is the job's only one, or the one of rank 0: it says what concerns them all.

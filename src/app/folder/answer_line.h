@@ -1,7 +1,7 @@
 #pragma once
 
-// The arguments of a command that answers, and the one way to print what it answered: as text, as JSON (--json), as CSV where
-// there are tables (--csv), and into a file (--out).
+// The arguments of a command that answers. Its answer is printed in one way: as text, as JSON (--json), as CSV where there are
+// tables (--csv), and into a file (--out).
 
 #include <cstdint>
 #include <cstdio>

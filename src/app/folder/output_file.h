@@ -21,9 +21,9 @@ bool is_own_recipe(std::string_view head);  ///< settings in TOML
 bool is_own_machine(std::string_view head);
 bool is_own_logits(std::string_view head);
 
-/// What keeps a command from writing `file`, as far as it is known before: no folder, a folder, a link or a device of that name,
-/// a place in a checkpoint, a file of a run, a file that no such command wrote. `option`: as it is typed, "--out". Empty `file`:
-/// nothing.
+/// What keeps a command from writing `file`, as far as it is known before. Its folder is missing, or a folder, a link or a device
+/// has its name. It lies in a checkpoint, a run has a file of its name, or it is there and no such command wrote it. `option`: as
+/// it is typed, "--out". Empty `file`: nothing.
 std::vector<Problem> check_output(std::string_view option, const io::Path& file, OwnFile own);
 /// The same, thrown.
 void demand_output(std::string_view option, const io::Path& file, OwnFile own);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Whose a run folder is: it belongs to one run, which alone writes into it.
+// A run's folder belongs to one run, which alone writes into it.
 
 #include <memory>
 #include <string>
@@ -21,7 +21,7 @@ std::vector<Problem> check_run_files(const RunConfig& config);
 
 class RunFolder {
  public:
-  /// Rank 0 takes the folder's lock, settles train.init_from=auto (then `config` says resume or scratch, on all ranks) and throws
+  /// Rank 0 takes the folder's lock and settles train.init_from=auto; then `config` says resume or scratch on all ranks. Throws
   /// UserError, on all, when a new run would start where one is, or a rank sees another folder. Nothing else in the folder
   /// changes. Collective.
   RunFolder(RunConfig& config, const io::Path& folder, comm::Communicator& world, Log& log);

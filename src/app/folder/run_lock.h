@@ -2,9 +2,9 @@
 
 // The lock of a run's folder, or a sweep's: one at a time writes into it. Readers (generate, eval, inspect) need none.
 //
-// It is flock() on `run.lock`, which the system gives back when the process ends. Where the file system has no such locks, the
-// file itself is the lock: it names host, process and time, its owner renews it, and one that was not renewed for long is taken
-// over.
+// The lock is flock() on `run.lock`, which the system gives back when the process ends. Where the file system has no such locks,
+// the file itself is the lock. It names host, process and time, and its owner renews it. One that was not renewed for long is
+// taken over.
 
 #include <condition_variable>
 #include <cstdint>
@@ -80,8 +80,8 @@ class RunLock {
 /// Whether a run writes into the folder, as far as its lock tells: the process that it names has not ended on this host.
 bool is_written(const io::Path& folder);
 
-/// Throws UserError unless this rank sees in the folder the lock that rank 0 holds there, which has `mark`; it looks for so many
-/// seconds, for file systems of clusters may show a new file late.
+/// Throws UserError unless this rank sees in the folder the lock with `mark`, which rank 0 holds there. It looks for so many
+/// `seconds`, because file systems of clusters may show a new file late.
 void demand_lock(const io::Path& folder, const std::string& mark, double seconds);
 
 }  // namespace lockstep::app

@@ -26,8 +26,8 @@ void write_run_files(const RunConfig& config, const std::string& name, const io:
 /// The folder whose weights a run began with, by a manifest's `run`; empty where there was none, or it does not say.
 std::string origin_of(const Json& run);
 
-/// What a checkpoint carries so that it can be used without its run: settings, tokenizer and what ends a text; and the run's
-/// identity (identify_run), by which a resume knows it again. `published`: published_of().
+/// What a checkpoint carries so that it can be used without its run: settings, tokenizer and what ends a text. It also carries
+/// the run's identity (identify_run), by which a resume knows the run again. `published`: published_of().
 Json carried(const RunConfig& config, const Start& start, const std::string& name, const data::Corpus& corpus,
              const Json& published, const Json& identity);
 

@@ -266,7 +266,7 @@ Json mask_facts(const fs::path& path, const data::TokenDescription& description,
   return facts;
 }
 
-// Of what came without checksums, which --verify would find whole, whatever is in it.
+// Refuses what came without checksums: --verify would find it whole, whatever is in it.
 [[noreturn]] void refuse_to_verify(const fs::path& path, std::string_view kind) {
   throw UserError(fmt::format("{}: --verify has nothing to compare with: {} has no checksums", path.string(), kind),
                   "leave --verify out, or give the folder of the checkpoint or the text that the file is of");

@@ -33,9 +33,9 @@ class Restart {
   const std::string& added_folder() const { return added_folder_; }
   /// The step of the newest checkpoint; 0: there is none yet, or the folder cannot be read.
   std::int64_t saved_step() const;
-  /// The command of a retry on `ranks`. Where the run had begun from scratch, the ranks find out whether there is a checkpoint to
-  /// go on from (train.init_from=auto); where there is none yet, optimizer.gas keeps the samples of a step. Throws UserError
-  /// where that cannot be, and where the run's folder cannot be read.
+  /// The command of a retry on `ranks`. Where the run began from scratch, train.init_from=auto joins it: the ranks find out
+  /// whether there is a checkpoint to go on from. Where there is none yet, optimizer.gas keeps the samples of a step. Throws
+  /// UserError where they cannot be kept, and where the run's folder cannot be read.
   std::vector<std::string> retry(std::int64_t ranks) const;
 
  private:

@@ -9,9 +9,8 @@
 
 namespace lockstep::launch {
 
-/// Those of all the job's hosts on which nothing can be started: no answer within 5 s (without a scheduler, by ssh or Open MPI's
-/// agent in its place), or down as Slurm's sinfo or PBS's pbsnodes say. Empty where none of them answers: then the way to ask is
-/// what fails.
+/// The job's hosts on which nothing can be started. Without a scheduler they do not answer within 5 s, by ssh or Open MPI's agent
+/// in its place. Slurm's sinfo or PBS's pbsnodes say which are down. Empty where no host answers: then the way to ask fails.
 std::set<std::string> silent_hosts(const Machine& machine, const Facts& facts);
 
 }  // namespace lockstep::launch

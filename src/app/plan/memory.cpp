@@ -15,7 +15,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Of activations and temporaries, of one rank that has everything.
+/// Bytes of activations and workspace on one rank that holds the whole model.
 std::int64_t declared(const arch::ModelConfig& model, std::int64_t samples, layout::Recompute recompute) {
   const planner::Work work(model, model.block_size, {});
   planner::Candidate candidate{.plan = {}, .samples = samples};

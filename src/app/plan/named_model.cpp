@@ -14,7 +14,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Of a model whose vocabulary is its text's: GPT-2's, rounded up to a multiple of 64.
+/// The vocabulary of a model whose text decides it: GPT-2's, rounded up to a multiple of 64.
 constexpr std::int64_t usual_vocabulary = 50304;
 
 NamedModel from_preset(const std::string& name) {

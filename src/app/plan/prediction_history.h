@@ -8,8 +8,8 @@
 
 namespace lockstep::app {
 
-/// Adds a line about the run, and says how far off the predictions of all runs beside it on the same machine are, each as it was
-/// checked last; or why the line was not kept.
+/// Adds a line about the run to the file. Returns how far off the predicted steps of the runs in it are, on the same machine,
+/// each run by its last check. Where the line cannot be kept, the text says why.
 std::string keep_errors(const MeasuredRun& run, const planner::Machine& machine, const RunComparison& comparison);
 
 }  // namespace lockstep::app

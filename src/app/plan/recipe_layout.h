@@ -10,8 +10,8 @@
 
 namespace lockstep::app {
 
-/// Of work.machine's ranks, blocks cut over pipelines as a run cuts them. Throws UserError for a layout that these ranks cannot
-/// have, and for a schedule from a file. `on_host`: their devices' memory is the host's.
+/// The recipe's layout over work.machine's ranks. Pipeline ranks share the blocks as in a run. Throws UserError for a layout that
+/// these ranks cannot have, and for a schedule from a file. `on_host`: their devices' memory is the host's.
 planner::Candidate candidate_of(const RunConfig& config, const planner::Work& work, bool on_host = false);
 
 /// Values of --system.

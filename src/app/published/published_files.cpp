@@ -35,8 +35,8 @@ Json with_end(const Json* ends, std::int64_t end) {
 
 bool contains(const std::vector<std::int64_t>& ids, std::int64_t id) { return std::ranges::find(ids, id) != ids.end(); }
 
-/// What ends a text by config.json and generation_config.json. transformers asks the second alone where it is there, so a token
-/// that the model was taught to end documents with goes into both.
+/// Adds the token that ends documents to the ends of config.json and generation_config.json. The library transformers asks the
+/// second alone where it is there. So both get the token that was `taught`. Without any end the tokenizer's `usual` one counts.
 void settle_ends(Json& config, Json::Object& files, std::optional<std::int64_t> taught, std::optional<std::int32_t> usual) {
   std::vector<std::int64_t> ends = names::token_ids(config, end_key, "config.json");
   const auto file = std::ranges::find(files, generation_file, &Json::Object::value_type::first);
@@ -53,8 +53,8 @@ void settle_ends(Json& config, Json::Object& files, std::optional<std::int64_t> 
   if (taught && !contains(ends, *taught)) config.set(end_key, with_end(config.find(end_key), *taught));
 }
 
-/// What tokenizer_config.json calls the end: the first of config.json's that is an added token of tokenizer.json. Of another
-/// one's text transformers makes a token of its own.
+/// What tokenizer_config.json calls the end: the first of config.json's ends that is an added token of tokenizer.json. For any
+/// other text transformers would make a new token.
 std::optional<std::string> end_token(const Json& config, const Json& tokenizer) {
   const Json* added = tokenizer.find("added_tokens");
   if (added == nullptr || !added->is_array()) return std::nullopt;

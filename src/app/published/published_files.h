@@ -1,10 +1,11 @@
 #pragma once
 
-// What a published model has beside its weights, and a checkpoint in its manifest: the tokenizer, which tokens begin and end a
-// text, and the small files that say how texts are written.
-//
-// In a manifest's `run`: "tokenizer"; "document_end", the token that ends the documents that were taught; and "huggingface", of a
-// published model: members of its config.json by their names ("eos_token_id"), and "files", other files by name, as they were.
+// A published model has more than weights: a tokenizer, tokens that begin and end a text, and small files that say how texts are
+// written. A checkpoint keeps these in its manifest's `run`:
+// - "tokenizer"
+// - "document_end": the token that ends the documents that were taught
+// - "huggingface", for a published model: members of its config.json by their names ("eos_token_id"), and "files", which are
+//   other files by name, as they were
 
 #include <string>
 #include <vector>

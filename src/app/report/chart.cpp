@@ -87,8 +87,8 @@ std::size_t share_of(std::size_t points, std::size_t curves) {
   return std::max(least, std::min(points, points * many_curves / curves));
 }
 
-/// Lines, then the same lines in dashes that take turns, so that those that lie on each other are all seen; then marks,
-/// which are as much smaller from run to run as it takes to see those below.
+/// SVG paths of all curves: their lines, the same lines in dashes that take turns, and marks. Dashes show each of the lines that
+/// lie on each other. Marks shrink from run to run, so that those below stay visible.
 std::string lines_of(const std::vector<Curve>& curves, const Frame& frame) {
   std::string lines, turns, marks;
   std::set<std::size_t> runs;

@@ -20,7 +20,7 @@ struct Curve {
   std::size_t run = 0;
   bool validation = false;  ///< a thin line with a ring at each of few points
 };
-/// Lines over counts, with a legend above. Of many points each drawn one is the mean of some. `from_zero`: y begins at 0.
+/// Lines over counts, with a legend above. A curve of many points is drawn in fewer, which are means. `from_zero`: y begins at 0.
 std::string line_chart(std::string_view title, std::string_view x_label, const std::vector<Curve>& curves, bool from_zero);
 
 struct Bar {

@@ -33,7 +33,7 @@ Table account_table(const std::vector<RunData>& runs);
 Table communication_table(const std::vector<RunData>& runs);
 /// What rank 0 exchanges in a step, by purpose; no row for a run that does not say.
 Table exchange_table(const std::vector<RunData>& runs);
-/// Of rank 0, by owner; no row for a run that does not say.
+/// Bytes that rank 0 took, by kind of memory; no row for a run that does not say.
 Table memory_table(const std::vector<RunData>& runs);
 /// A row for each setting of `rows`, a column for each run; of one run, one for the defaults before it.
 Table settings_table(const std::vector<RunData>& runs, const std::vector<SettingRow>& rows);

@@ -70,7 +70,7 @@ struct RunData {
   /// FLOP/s of one thread, as timed when the run began; 0: an older version made the run.
   double thread_peak() const;
   std::int64_t ranks() const { return resources ? resources->ranks : 1; }
-  /// Of its pipeline, were all passes as long; none: it has no pipeline, or a schedule from a file.
+  /// The timeline of the run's pipeline if all passes took equally long; none: it has no pipeline, or a schedule from a file.
   std::optional<layout::Timeline> schedule() const;
 };
 

@@ -16,8 +16,8 @@ namespace lockstep::app {
 /// What files of to_toml() begin with.
 inline constexpr std::string_view settings_file_start = "# The settings of a run.";
 
-/// Reads the file into `config`, on top of what is there. Returns every problem with the file and line it is in: a syntax error,
-/// an unknown group or key (naming the nearest), a wrong type, a value out of range, a file that cannot be read.
+/// Reads the file into `config`, on top of what is there. Returns every problem with its file and line. Problems are syntax
+/// errors, unknown groups or keys (the nearest is named), wrong types, values out of range, and a file that cannot be read.
 std::vector<Problem> read_config_file(const std::string& path, RunConfig& config);
 
 /// The same for TOML text; `what` stands for the file's name in the messages.

@@ -25,8 +25,8 @@ std::string meant_path(const Key& key, std::string_view text);
 /// The same settings with whole paths; a data set that is looked for in "data" keeps that folder.
 app::RunConfig with_whole_paths(const app::RunConfig& config);
 
-/// For settings that were read from the file of a run in `run`: what was moved together with the run's folder is looked for
-/// beside it, log.dir is `run`, and a schedule's table is the one that the run kept.
+/// Mends the paths of settings that were read from the file of a run in `run`. What was moved together with the run's folder is
+/// looked for beside it. log.dir becomes `run`. A schedule's table becomes the one that the run kept.
 void find_kept_paths(app::RunConfig& config, const io::Path& run);
 
 /// Why a resumed run cannot go on with the table that its settings name: it keeps another one.

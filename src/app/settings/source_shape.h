@@ -20,8 +20,8 @@ struct SourceShape {
 /// Whether the run starts from weights that another program published: train.init_from is their folder.
 bool starts_from_published(const app::RunConfig& config);
 
-/// Of the model in the folder that train.init_from names; nothing where it names none, or there is none. Throws UserError for a
-/// model that cannot be read.
+/// The shape of the model in the folder that train.init_from names. Nothing where it names none, or the folder is not there.
+/// Throws UserError for a model that cannot be read.
 std::optional<SourceShape> source_shape(const app::RunConfig& config);
 
 /// Sets what the shape decides of model.*; a published model's context counts where it is shorter than model.block_size.

@@ -16,7 +16,7 @@ namespace {
 
 using layout::CutOver;
 
-/// Of the places in which a rank has leased weights.
+/// Bytes of the places in which a rank holds leased weights.
 std::int64_t leased_bytes(const train::EngineConfig& config) {
   std::int64_t bytes = 0;
   const train::RankMemory memory(config, {});

@@ -45,7 +45,7 @@ struct Standing {
 Standing find_standing(comm::Communicator& world, std::string_view device, std::string_view transport,
                        const std::function<const char*(const char*)>& variable);
 
-/// Of this session's ranks. Collective.
+/// Where this rank stands among the session's ranks. Collective.
 Standing standing_of(Session& session);
 
 /// "[device='cpu'][rank=0/3][local_rank=0/3][node=0/0]".

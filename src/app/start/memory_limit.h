@@ -25,16 +25,16 @@ struct RankNeeds {
   bool serves = false;   ///< it keeps parameters for those that train
 };
 
-/// Throws UserError on every rank when the ranks of a host together declare more than memory.limit; where only memory that is
-/// free is lacking, which each rank sees as `free`, returns what is to be said. What they share (windows) counts once: each
-/// declares its own part of it. The problem names the largest tensors, and what settings that learn the same would save, for
-/// which the ranks declare once more. Collective over `world`.
+/// Throws UserError on every rank when the ranks of a host together declare more than memory.limit. Returns the problem where
+/// only free memory is lacking, which each rank sees as `free`. Memory that ranks share (windows) counts once: each declares its
+/// own part of it. The problem names the largest tensors, and what settings that learn the same would save. The ranks declare
+/// once more for these. Collective over `world`.
 std::optional<Problem> demand_memory(const RankNeeds& needs, comm::Communicator& world,
                                      const std::optional<io::FreeMemory>& free);
-/// Throws for either.
+/// The same, but a lack of free memory throws UserError, too.
 void demand_memory(const RankNeeds& needs, comm::Communicator& world);
 
-/// Blocks' weights that may stay gathered beside those in use (ParallelPlan::kept), in what memory.limit leaves on every host; 0
+/// How many blocks' weights may stay gathered beside those in use (ParallelPlan::kept) within memory.limit on every host. It is 0
 /// without a limit, where nothing is left, and where weights are not gathered. The same on all ranks. Collective over `world`.
 int places_left(const RankNeeds& needs, comm::Communicator& world);
 

@@ -19,8 +19,8 @@ int ranks_per_host(const std::vector<std::string>& hosts);
 /// Ranks of a host as the settings, else the launcher, say it; null: neither does.
 std::optional<int> given_ranks_per_host(const RunConfig& config);
 
-/// What is wrong with the layout of a run of `ranks` ranks, servers included, as far as it is known before the ranks meet: where
-/// model.vocab_size is null, the text has not told its vocabulary.
+/// What is wrong with the layout of a run of `ranks` ranks, servers included, as far as it is known before the ranks meet. Where
+/// model.vocab_size is null, the text has not told its vocabulary yet.
 std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks);
 
 /// What is wrong with a run of `ranks` ranks: their roles, and that layout.

@@ -28,9 +28,9 @@ struct Resources {
   std::int64_t disk = 0;                   ///< bytes that it keeps on a disk
   std::int64_t kept_parts = 0;             ///< parts of the weights that memory.limit leaves room to keep
 
-  /// Bytes of both.
+  /// Bytes of the training, its batches and text samples.
   std::int64_t all_bytes() const;
-  /// Of the training, what lives from one iteration to the next: neither activations nor workspace.
+  /// Bytes of the training that live from one iteration to the next: neither activations nor workspace.
   std::int64_t kept_bytes() const;
 };
 std::array<std::int64_t, 6> by_kind(const Ledger& ledger);

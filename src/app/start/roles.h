@@ -25,7 +25,7 @@ class Roles {
   comm::Communicator& group() const { return group_ ? *group_ : world_; }
   /// The servers of this run; none: all train.
   std::optional<train::ParameterServers> servers() const;
-  /// Of those that train, with settings that have servers().
+  /// Makes the updater of a rank that trains; the engine's settings have servers().
   train::UpdaterFactory updater() const;
   /// The memory of this server, with settings that have servers().
   Ledger server_memory(const train::EngineConfig& settings, Session& session, ops::Ops& ops) const;

@@ -42,8 +42,8 @@ void load_weights(const RunConfig& config, const checkpoint::WeightSource& model
   train::load_weights(source, engine, ranks, session.team());
 }
 
-/// Fills the weights (and on a resume, everything) on all of `ranks`: all of the engine's, each of which reads its part, or those
-/// of its model, each of which reads all that it has.
+/// Fills the weights on all of `ranks`, and on a resume everything. `ranks` are all of the engine's, each of which reads its
+/// part. Or they are one replica, whose ranks each read all that they hold.
 void read_start(const RunConfig& config, const Start& start, train::Engine& engine, comm::Communicator& ranks, Session& session,
                 Log& log) {
   if (start.published) {

@@ -16,8 +16,8 @@ namespace {
 using settings::Key;
 using settings::OnResume;
 
-// What settings mean, so that two ways to say the same are equal: what is null follows from others, types have two names, and
-// what is switched off by another setting counts as not set.
+// Settings in one form, so that two ways to say the same are equal. Null settings get what follows from others, and types one of
+// their two names. What another setting switches off counts as not set.
 RunConfig spelt_out(RunConfig config, std::int64_t vocabulary) {
   const arch::ModelConfig model = model_config(config, vocabulary);
   config.train.seed = static_cast<std::int64_t>(seed_of(config));

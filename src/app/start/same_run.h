@@ -1,7 +1,7 @@
 #pragma once
 
-// Whether what goes on is the run that a checkpoint is of. Each key of the settings table says what a resume may do with it
-// (settings::OnResume); beside the settings stand the text, the samples of a step and the order of the kernels' sums.
+// Whether a run that goes on is the one that a checkpoint is of. The settings table says for each key what a resume may do with
+// it (settings::OnResume). The text, the samples of a step and the order of the kernels' sums are compared, too.
 
 #include <cstdint>
 #include <optional>
@@ -39,13 +39,13 @@ struct Comparison {
   std::vector<std::string> unknown;  ///< what an older checkpoint does not say and cannot be compared
 };
 
-/// How its bf16 products add, where the checkpoint says so; one of an older version says it by its instruction set.
+/// How the checkpoint's bf16 products add, where it says so; one of an older version says it by its instruction set.
 std::optional<ops::Bf16Order> stored_bf16_order(const checkpoint::Manifest& manifest);
 
-/// Whether it was trained with numerics.canonical.
+/// Whether the checkpoint's run trained with numerics.canonical.
 bool stored_canonical(const checkpoint::Manifest& manifest);
 
-/// Of this run with the one that the checkpoint in `folder` is of.
+/// Compares this run with the run that the checkpoint in `folder` is of.
 Comparison compare_runs(const RunIdentity& now, const checkpoint::Manifest& manifest, const std::string& folder);
 
 /// What checkpoints keep of a run to compare it by, settings aside, as members of the manifest's `run`; `before`: the manifest

@@ -83,7 +83,7 @@ Device device_of(const RankOptions& options, const comm::HostPlace& place, comm:
   return device;
 }
 
-// Of one of `sharing` ranks that have `cores` between them.
+// Threads of a rank: its part of `cores`, which `sharing.ranks` ranks have between them, unless the options say.
 int threads_of(const RankOptions& options, const std::vector<int>& cores, const comm::CoreSharing& sharing) {
   if (options.threads > 0) return static_cast<int>(options.threads);
   if (sharing.ranks > std::ssize(cores)) return 1;

@@ -86,10 +86,10 @@ struct RankOptions {
   std::function<std::unique_ptr<comm::Communicator>(comm::Communicator&)> around = {};
 };
 
-/// Calls body on every rank at the same time, each in a thread of this process with its share of the cores, and returns when all
-/// have ended; one rank runs on the calling thread alone. Under mpiexec or srun this process is one of the ranks. The first error
-/// of a rank ends the others and is thrown. UserError when the number of ranks or threads is out of range, or given under
-/// mpiexec.
+/// Calls body on every rank at the same time and returns when all have ended. Each rank is a thread of this process with its
+/// share of the cores; one rank alone runs on the calling thread. Under mpiexec or srun this process is one of the ranks. The
+/// first error of a rank ends the others and is thrown. Throws UserError when the number of ranks or threads is out of range, or
+/// given under mpiexec.
 void run_on_ranks(const RankOptions& options, const std::function<void(Session&)>& body);
 /// How many ranks a command that looks at the machine runs on.
 struct RankCount {

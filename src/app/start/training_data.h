@@ -33,13 +33,13 @@ class TrainingData {
   /// What declare() will declare, of a text that may not be there yet.
   static std::int64_t bytes(const RunConfig& config, const train::EngineConfig& settings, const Session& session,
                             const comm::Communicator& group);
-  /// Where samples are pairs: of each window of the texts the log-probability of its targets by the reference, to be filled in
-  /// before the first batch. Null otherwise.
+  /// Where samples are pairs: the reference's log-probability of each window's targets, for both texts. It is filled in before
+  /// the first batch. Null otherwise.
   struct References {
     std::shared_ptr<std::vector<double>> train, val;
   };
   const References& references() const { return references_; }
-  /// Of this rank's text: shards may differ by a window.
+  /// Steps of an epoch of this rank's text; shards may differ by a window.
   std::int64_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
   data::BatchSource& batches() { return *batches_; }
   data::WindowSource& train_windows() { return *train_windows_; }

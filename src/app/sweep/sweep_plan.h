@@ -19,8 +19,8 @@ struct SweepAxis {
   std::vector<std::string> values;
 };
 
-/// Words that name several values, KEY=a,b,c or KEY=a;b;c or KEY=lo:hi:step, become axes; the others are settings of all runs. Of
-/// a key that takes texts, and of bundles, a colon is no range. Adds what is wrong to `problems`.
+/// Words that name several values, KEY=a,b,c or KEY=a;b;c or KEY=lo:hi:step, become axes. The others are settings of all runs. A
+/// colon makes no range for bundles and for keys that take texts. sweep_words() adds what is wrong to `problems`.
 struct SweepWords {
   std::vector<SweepAxis> axes;
   std::vector<std::string> fixed;

@@ -72,7 +72,7 @@ struct Run {
   const train::EngineConfig& settings() const { return made.engine; }
 };
 
-/// Of the whole run. Where the epochs of ranks differ in length, the shortest counts.
+/// Steps of the whole run. Where the epochs of ranks differ in length, the shortest counts.
 struct Steps {
   std::int64_t all = 0;
   std::int64_t per_epoch = 0;  ///< 0: there are no epochs

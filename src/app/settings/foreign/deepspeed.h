@@ -45,7 +45,7 @@ DeepSpeed deepspeed_defaults();
 // What follows from a file and the settings together, once these have been applied over the file's.
 /// The end of the learning rate's schedule.
 void settle_schedule(app::RunConfig& config, const DeepSpeed& file);
-/// Of train_batch_size = micro-batch x accumulation x `replicas` the factor that neither gives. Returns what does not fit.
+/// Sets the factor of `train_batch_size = micro-batch x accumulation x replicas` that nothing gives. Returns what does not fit.
 std::vector<Problem> settle_batch(app::RunConfig& config, const DeepSpeed& file, std::int64_t replicas);
 
 /// A sentence for each of the file's settings that another value in `config` stands above.

@@ -100,7 +100,7 @@ std::optional<Json> product_of(std::string_view text) {
   return Json(product);
 }
 
-// Of Python: True, False, None, numbers, quoted texts without escapes; and products of integers.
+// The value of a literal of Python: True, False, None, a number, a quoted text without escapes, or a product of integers.
 std::optional<Json> literal(std::string_view text) {
   if (text == "True") return Json(true);
   if (text == "False") return Json(false);
