@@ -23,8 +23,8 @@ struct AdapterSite {
   std::string_view name;  ///< "q", as model.adapter_targets has it; of fused matrices "qkv" or "gate_up"
 };
 
-/// Those of every block, in the order of its forward pass. q, k and v have one together where the model is published with one
-/// matrix for them (GPT-2, Phi-3); so have the gate and what it multiplies (Phi-3).
+/// The sites of every block, in the order of its forward pass. Models that are published with one matrix for q, k and v (GPT-2,
+/// Phi-3) have one site for these. The gate and what it multiplies have one in Phi-3.
 std::vector<AdapterSite> adapter_sites(const ModelConfig& config, const layout::ShardedDims& dims);
 
 /// The parameters of block `index`'s adapters.

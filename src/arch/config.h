@@ -16,9 +16,9 @@ enum class NormKind : std::uint8_t { layernorm, rmsnorm };
 enum class PositionKind : std::uint8_t { learned, rope };
 /// What comes between the products of the feed-forward layer. gelu is the exact one (erf).
 enum class ActivationKind : std::uint8_t { none, gelu, gelu_tanh, relu, silu };
-/// How rotary angles were stretched for a longer context: not, all alike, with a base that grows beyond the context only (so that
-/// within it nothing changes), by wavelength as Llama 3.1, by YaRN (Peng et al. 2023), or each pair by a factor of its own
-/// (LongRoPE, Ding et al. 2024).
+/// How rotary angles were stretched for a longer context. All are stretched alike by `linear`. The base of `dynamic` grows beyond
+/// the context only, so that within it nothing changes. Llama 3.1 stretches by wavelength (`llama3`). YaRN is described by Peng
+/// et al. 2023, and LongRoPE, which has a factor for each pair, by Ding et al. 2024.
 enum class RopeScaling : std::uint8_t { none, linear, dynamic, llama3, yarn, longrope };
 /// gpt2: normal(0, 0.02), residual projections / sqrt(2 layers) (Radford et al. 2019). small, smaller: the same with a deviation
 /// that falls with the width C, sqrt(2 / (5 C)) (Nguyen and Salazar 2019) and sqrt(1 / (3 C)) (Smith et al. 2022, MT-NLG 530B),

@@ -39,7 +39,7 @@ enum class Role : std::uint8_t {
   final_gain,
   final_bias,
   head_weight,
-  // Of adapters (arch/adapter): A [r, in-features] and B [out-features, r].
+  // The matrices of adapters (arch/adapter): A is [r, in-features] and B is [out-features, r].
   query_a,  ///< of q, k and v together where these are one matrix
   query_b,
   key_a,
@@ -77,11 +77,11 @@ struct UnitSpec {
 /// Which parameters decay: those with two or more dimensions (nanoGPT's rule), or all (rasbt).
 enum class DecayRule : std::uint8_t { matrices, all };
 
-/// All units of a model in the order of the forward pass: embedding, the tied matrix when there is one, blocks, head; behind them
-/// the adapters of each block, where there are any. Beside adapters the final norm is a unit of its own where the head is
+/// All units of a model in the order of the forward pass: embedding, the tied matrix when there is one, blocks, head. Behind them
+/// are the adapters of each block, where there are any. Beside adapters the final norm is a unit of its own where the head is
 /// trained.
 std::vector<UnitSpec> unit_table(const ModelConfig& config, DecayRule decay = DecayRule::matrices);
-/// What a rank holds of them, placed: what stores are built from.
+/// What a rank holds of the table's units, placed: what stores are built from.
 std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, layout::TensorRank tensor = {});
 
 /// Where the model finds its units in the table.
@@ -99,7 +99,7 @@ struct UnitMap {
   int count = 0;
   bool trains_all() const { return adapters.empty(); }
   bool trains_tied() const { return std::ranges::find(head_learns, tied) != head_learns.end(); }
-  /// What of a block is trained: it, or its adapters.
+  /// The unit of a block that is trained: the block's own, or its adapters'.
   UnitIndex trained(std::size_t block) const { return trains_all() ? blocks[block] : adapters[block]; }
 };
 UnitMap unit_map(const ModelConfig& config);
@@ -114,15 +114,15 @@ struct TokenTable {
 };
 TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& map);
 
-/// The trained units in the order in which a micro-batch is done with their gradients: head, tied matrix, blocks or their
-/// adapters from the last, embedding.
+/// The trained units in the order in which a micro-batch is done with their gradients: head, tied matrix, blocks, embedding.
+/// Blocks or their adapters come from the last on.
 std::vector<UnitIndex> backward_order(const UnitMap& map);
-/// Of them, those that passes through `chunks` of the model, one rank's, give gradients to. A tied matrix gets its rows apart,
-/// from the embedding, and is with the head here.
+/// The same order with only the units to which passes through `chunks`, one rank's, give gradients. A tied matrix is with the
+/// head here: its rows from the embedding come apart.
 std::vector<UnitIndex> backward_order(const UnitMap& map, const std::vector<layout::Chunk>& chunks);
 
-/// What passes through `chunks` of the model read of its units: what one of the ranks that split tensors so holds of them,
-/// placed; other units are empty. Of a tied matrix that two ranks have the one with the embedding owns it.
+/// The units that passes through `chunks` of the model read, placed, as one of the ranks that split tensors holds them. Other
+/// units are empty. Where two ranks hold a tied matrix, the one with the embedding owns it.
 std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, const UnitMap& map,
                                    const std::vector<layout::Chunk>& chunks, layout::TensorRank tensor = {});
 

@@ -56,11 +56,11 @@ struct PartMap {
 /// `units`: of the model's table, placed.
 PartMap part_map(const ModelConfig& config, const std::vector<layout::Unit>& units, const LeaseRule& leases);
 
-/// Elements a row of the widest sums that products of `type` leave from tile to tile beside their result, in-features or
-/// out-features; 0: none do. f32 is summed where it is wanted, unless that is the residual stream.
+/// Elements a row of the widest sums that products of `type` keep from tile to tile beside their result; 0: none do. A row has
+/// the out-features or the in-features of a tile. f32 sums are made in the result, unless that is the residual stream.
 std::int64_t tile_sums(const PartMap& parts, DType type);
 
-/// Of them, those that `chunks` of the model read; the others are empty.
+/// The parts that `chunks` of the model read; those of other chunks are empty.
 PartMap parts_of(PartMap parts, const std::vector<layout::Chunk>& chunks);
 
 /// Units of which only a few parts are leased at a time, so that they can be gathered into the same memory.

@@ -1,8 +1,8 @@
 #pragma once
 
-// The angles of rotary positions. They are computed in one fixed way, so that machines and C libraries agree on their bits:
-// frequencies in double, rounded to float (as published models were trained with), the angle as an exact product with the
-// position, cosine and sine by our own sequence of operations in double, rounded once.
+// The angles of rotary positions. They are computed in one fixed way, so that machines and C libraries agree on their bits.
+// Frequencies are computed in double and rounded to float, as published models were trained with. An angle is an exact product
+// with the position. Cosine and sine come from our own sequence of operations in double and are rounded once.
 
 #include <span>
 #include <vector>

@@ -1,8 +1,8 @@
 #pragma once
 
-// How each parameter of a model is cut over the ranks of tensor parallelism, and the sizes of a rank's share that follow from it.
-// Products whose outputs are heads, features or rows of the vocabulary are cut along their outputs, the products that take these
-// back in along their inputs; everything else is whole on every rank. Nothing needs to divide: shards may be uneven.
+// How ranks of tensor parallelism cut each parameter of a model, and the sizes of a rank's share that follow from it. Products
+// whose outputs are heads, features or rows of the vocabulary are cut along their outputs. The products that take these back in
+// are cut along their inputs. Everything else is whole on every rank. Nothing needs to divide: shards may be uneven.
 
 #include "arch/parameters.h"
 #include "layout/parallel_plan.h"

@@ -15,8 +15,8 @@
 
 namespace lockstep::arch::huggingface {
 
-/// Who published the names. gpt2 stores its matrices [in, out], as OpenAI did. rasbt: the GPT-2 of "Build a Large Language Model
-/// (From Scratch)"; rasbt_fused: its faster variant, with PyTorch's norms and q, k, v in one matrix.
+/// Who published the names. Matrices of gpt2 are stored [in, out], as OpenAI did. The GPT-2 of "Build a Large Language Model
+/// (From Scratch)" is rasbt. Its faster variant is rasbt_fused, with PyTorch's norms and with q, k, v in one matrix.
 enum class Family : std::uint8_t {
   gpt2,
   llama,
