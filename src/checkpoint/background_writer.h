@@ -1,9 +1,9 @@
 #pragma once
 
-// Ranges of tensors on their way into a checkpoint's files while their owner computes: a thread writes what was lent from where
-// it lies. Before the owner changes any of it, what is not in the files yet is copied into a buffer that was declared for that;
-// where the buffer is full, the owner waits. The thread takes each part's checksum as it reads it, and compares it with the file
-// at the end.
+// Ranges of tensors on their way into a checkpoint's files while their owner computes. A thread writes what was lent from where
+// it lies. Before the owner changes a range, the part that is not in the files yet is copied into a buffer that was declared for
+// it. Where the buffer is full, the owner waits. The thread takes each part's checksum as it reads it. At the end it compares the
+// checksum with the file.
 
 #include <condition_variable>
 #include <deque>

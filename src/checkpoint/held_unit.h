@@ -13,7 +13,7 @@
 
 namespace lockstep::checkpoint {
 
-/// Of every parameter of the units, in their order, the tensor "<name><suffix>" for each suffix.
+/// For every parameter of the units, in their order, the tensor "<name><suffix>" for each suffix.
 std::vector<LogicalTensor> tensors_of(std::span<const layout::Unit> units, DType type, std::span<const std::string> suffixes);
 
 /// What elements `range` of a unit's buffer are; `values` has them. Nothing where the range has only padding.

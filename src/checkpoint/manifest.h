@@ -1,7 +1,7 @@
 #pragma once
 
-// What a checkpoint contains. manifest.json is written last, so a folder that has one is complete; its own checksum ends
-// it, and it carries the checksum of every tensor and of every file's header, so that no damage goes unnoticed.
+// What a checkpoint contains. manifest.json is written last, so a folder that has one is complete. Its own checksum ends it. It
+// carries the checksum of every tensor and of every file's header, so that no damage goes unnoticed.
 
 #include <cstdint>
 #include <optional>
@@ -35,7 +35,7 @@ struct StoredFile {
 };
 
 struct Manifest {
-  // Of the run, from the caller.
+  // Facts of the run, which the caller gives.
   std::int64_t step = 0;         ///< iterations done
   std::int64_t updates = 0;      ///< of the weights: iterations that left theirs out do not count
   std::uint64_t seed = 0;        ///< of the run, the drawn one where it was random

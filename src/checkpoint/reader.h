@@ -1,7 +1,7 @@
 #pragma once
 
-// Reads ranges of named tensors out of a checkpoint, whatever layout wrote it, and verifies every byte on the way: the
-// manifest, the files' headers, and the checksum of every tensor that is asked for.
+// Reads ranges of named tensors out of a checkpoint, whatever layout wrote it. Every byte is verified on the way: the manifest,
+// the files' headers, and the checksum of every tensor that is asked for.
 
 #include <memory>
 #include <span>
@@ -18,8 +18,8 @@ namespace lockstep::checkpoint {
 
 class Reader final : public WeightSource {
  public:
-  /// Opens the folder of a checkpoint; throws UserError when it is none, or its manifest or the header of a file is damaged, or
-  /// a file is missing or has another length.
+  /// Opens the folder of a checkpoint. Throws UserError when it is none, its manifest or the header of a file is damaged, or a
+  /// file is missing or has another length.
   explicit Reader(io::Path folder);
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
@@ -33,15 +33,15 @@ class Reader final : public WeightSource {
   /// that read() takes.
   void check_model(std::span<const LogicalTensor> wanted) const;
 
-  /// Of learned positions, a shorter table gets the first rows.
+  /// A model with a shorter table of learned positions gets the first rows of the stored one.
   std::unique_ptr<RangeReader> read_model(std::span<const LogicalTensor> weights) const override;
 
   /// Reads these tensors: f32 from bf16 and bf16 (rounded to the nearest) from f32 where the types differ. Throws UserError when
   /// one is missing or has another shape or type.
   std::unique_ptr<RangeReader> read(std::span<const LogicalTensor> tensors) const;
 
-  /// Fills one range of a tensor that find() finds, of its type, and returns the range's share of the tensor's checksum: a
-  /// caller that reads all of a tensor compares their sum. For tensors larger than memory.
+  /// Fills one range of a tensor that find() finds, of its type, and returns the range's share of the tensor's checksum. A caller
+  /// that reads all of a tensor compares the sum of the shares. For tensors larger than memory.
   std::uint64_t read_range(std::string_view name, const HeldRange& range) const;
 
   /// Verifies every tensor; the names of the damaged ones. `not_finite` learns which have elements that are not.

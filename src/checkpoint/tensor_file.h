@@ -32,9 +32,9 @@ struct LogicalTensor {
   DType dtype = DType::f32;
 };
 
-/// Elements of a logical tensor, counted in row-major order of its global shape: `values` one after another from element `first`
-/// on, or with a stride each row of `values` by itself, from elements first, first + stride, first + 2 stride, ... on. `values`
-/// is dense host memory of the tensor's type, not owned.
+/// Elements of a logical tensor, counted in row-major order of its global shape. Without a stride they are `values`, one after
+/// another from element `first` on. With a stride, row `i` of `values` begins at element `first + i stride`. `values` is dense
+/// host memory of the tensor's type, not owned.
 struct HeldRange {
   std::int64_t first = 0;
   Tensor values;

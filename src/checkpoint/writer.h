@@ -1,9 +1,9 @@
 #pragma once
 
 // Writes one checkpoint: `<run>/checkpoints/step_N/` with its files and, last, the manifest. Each rank writes the ranges that it
-// holds, at the places that follow from the tables of all tensors; rank 0 makes the folder and gives it its name. Everything goes
-// into a hidden folder that gets its name when all of it is on the device: a save that is interrupted at any point, or fails on
-// any rank, leaves the earlier checkpoints as they were.
+// holds, at the places that follow from the tables of all tensors. Rank 0 makes the folder and gives it its name. The folder is
+// hidden and gets its name only when everything is on the device. So a save that is interrupted at any point, or fails on any
+// rank, leaves the earlier checkpoints as they were.
 
 #include <cstdint>
 #include <memory>
@@ -65,7 +65,7 @@ class Writer {
     HeldRange range;
   };
   const std::string& name_of(const Place& place) const { return tables_[place.file].tensors[place.index].name; }
-  /// Of those of the ranges that count.
+  /// The parts of those ranges of `tensors` that count.
   std::vector<Part> parts_of(std::span<const HeldTensor> tensors) const;
   /// Several threads at once. Returns the part's checksum.
   std::uint64_t write(const Part& part) { return writers_[part.place.file].write(part.place.index, part.range); }
@@ -79,7 +79,7 @@ class Writer {
   bool publishes() const { return folder_ != nullptr; }
   /// Rank 0, when all ranks have synced: writes the completed manifest and gives the folder its name. Elsewhere nothing.
   void publish(const Manifest& manifest);
-  /// Of the checkpoint that `manifest` completes, as of now.
+  /// The report of the checkpoint that `manifest` completes, as of now.
   SaveReport report(const Manifest& manifest) const;
 
  private:

@@ -1,8 +1,8 @@
 #pragma once
 
-// Each rank's piece of a copy goes to a rank of the next host, and that of a rank of the host before comes here: some parts at a
-// time, so that steps go on between. What travels is read and written by a thread beside the rank's own, which alone speaks with
-// other ranks.
+// Each rank sends its piece of a copy to a rank of the next host, and gets that of a rank of the host before. Some parts go at a
+// time, so that steps go on between. A thread beside the rank's own reads and writes what travels. The rank's own thread alone
+// speaks with other ranks.
 
 #include <array>
 #include <optional>

@@ -1,8 +1,8 @@
 #pragma once
 
 // A copy is a checkpoint in the memory of hosts. Each host has its folder, with the files of any checkpoint and the manifest of
-// the whole, but of the tensors only what pieces beside them tell of: the rest are holes, which take no memory. A rank's piece is
-// written last, so one that is there is complete.
+// the whole. The files have only those elements of tensors that pieces beside them tell of. The rest are holes, which take no
+// memory. A rank's piece is written last, so one that is there is complete.
 
 #include <cstdint>
 #include <span>

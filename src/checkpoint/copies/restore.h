@@ -16,9 +16,9 @@ struct FoundCopies {
   std::vector<std::string> ignored;    ///< why others were not taken: to warn about
 };
 
-/// Looks in each rank's `place` for copies that follow `last`, the newest checkpoint of `run`. Of the newest one whose pieces are
-/// all there and whole, on whatever hosts, the run's folder gets a checkpoint: the same files that a save would have written.
-/// The same on all ranks. Collective.
+/// Looks in each rank's `place` for copies that follow `last`, the newest checkpoint of `run`. The newest copy counts whose
+/// pieces are all there and whole, on whatever hosts. It becomes a checkpoint in the run's folder: the same files that a save
+/// would have written. The same on all ranks. Collective.
 FoundCopies restore_copies(comm::Communicator& world, const io::Path& place, const io::Path& run, const Choice& last, Team& team);
 
 /// Makes the folder where a host's copies go, which its user alone may read. Throws UserError where it is another user's.

@@ -31,8 +31,8 @@ struct AdapterValues {
 /// The files of an adapter for `model`, all in memory.
 class AdapterFolder final : public WeightSource {
  public:
-  /// Throws UserError: files that are missing or damaged, options that are not known here, tensors that are missing, are of
-  /// other modules or of another shape than the model's, weights that are not finite.
+  /// Throws UserError for files that are missing or damaged, options that are not known here, and weights that are not finite. It
+  /// also refuses tensors that are missing, of other modules or of another shape than the model's.
   AdapterFolder(const io::Path& path, const arch::ModelConfig& model);
   /// What the model has with it.
   const arch::Adapter& adapter() const { return adapter_; }

@@ -31,7 +31,7 @@ class Weights final : public WeightSource {
   /// What was decided where the files contradict themselves: to warn about.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  /// Fills ranges of fp32 or bf16. Of learned positions, a shorter table gets the first rows.
+  /// Fills ranges of fp32 or bf16. A model with a shorter table of learned positions gets the first rows of the stored one.
   std::unique_ptr<RangeReader> read_model(std::span<const LogicalTensor> weights) const override;
 
   /// Elements [first, first + values.size()) of parameter `index`.
