@@ -169,8 +169,8 @@ std::optional<SentencePieceLists> sentencepiece_lists(const Json& tokenizer, std
 
 namespace {
 
-/// Every pair of normal tokens whose text is one, by the scores of what they become. Of equal scores llama.cpp takes the
-/// leftmost in a text, and merges have an order.
+/// Every pair of normal tokens whose text is one, by the scores of what they become. Two tokens of one score are refused:
+/// llama.cpp then takes the leftmost in a text, but merges have an order.
 Json::Array merges_of(const SentencePieceLists& lists, const Ids& normal, const std::string& what) {
   struct Merge {
     double score;

@@ -1,7 +1,7 @@
 #pragma once
 
-// SentencePiece's BPE in a GGUF file ("tokenizer.ggml.model" is "llama"), both ways. llama.cpp has no list of merges: it merges
-// the neighbours whose text is the token of the highest score (src/llama-vocab.cpp, llm_tokenizer_spm_session). So a
+// SentencePiece's BPE in a GGUF file ("tokenizer.ggml.model" is "llama"), both ways. The file has no list of merges: llama.cpp
+// merges the neighbours whose text is the token of the highest score (src/llama-vocab.cpp, llm_tokenizer_spm_session). So a
 // tokenizer.json is written only where its merges are those of scores.
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
 
-// Batches, made before they are asked for. A Loader prepares the micro-batches of the next steps in threads of its own while
-// the current step computes, or all of a step when it is asked for; a WindowReader makes single batches at once, for evaluation.
-// Both allocate nothing per batch.
+// Batches, made before they are asked for. A Loader prepares the micro-batches of the next steps in threads of its own while the
+// current step computes. Without threads it makes all of a step when it is asked for. A WindowReader makes single batches at
+// once, for evaluation. Both allocate nothing per batch.
 
 #include <condition_variable>
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace lockstep::data {
 class Loader final : public BatchSource {
  public:
   /// `file` outlives the loader; the sampler's positions are the shape's. Each of `workers` threads makes every workers-th step,
-  /// as many steps ahead as there are workers; 0: next() makes a step in the caller's thread, for bytes that no other thread may
-  /// read.
+  /// as many steps ahead as there are workers. With 0 workers next() makes a step in the caller's thread, for bytes that no other
+  /// thread may read.
   Loader(const TokenFile& file, Sampler sampler, LoaderShape shape, int workers = 1);
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;

@@ -85,8 +85,8 @@ Window Sampler::window(std::uint64_t sample) const {
   return {begin, std::min(options_.positions, options_.tokens - 1 - begin), begin == 0 ? 0 : overlap};
 }
 
-// A Feistel network on pairs of digits in base `side` (Black and Rogaway, CT-RSA 2002, "Ciphers with arbitrary finite
-// domains"), walked until it lands below the number of groups: a bijection of [0, groups), keyed by seed and epoch.
+// A bijection of [0, groups), keyed by seed and epoch. It is a Feistel network on pairs of digits in base `side` (Black and
+// Rogaway, CT-RSA 2002, "Ciphers with arbitrary finite domains"). It is walked until it lands below the number of groups.
 std::uint64_t Sampler::permuted(std::uint64_t index, std::uint64_t epoch) const {
   do {
     std::uint64_t left = index / side_;

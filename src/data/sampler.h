@@ -1,7 +1,7 @@
 #pragma once
 
-// Which window of the text is sample n: a pure function of the seed and the global sample number (numerics.md section 1),
-// so the order survives any layout and any restart. No state, no index in memory.
+// Which window of the text is sample n: a pure function of the seed and the global sample number (numerics.md section 1). So the
+// order survives any layout and any restart. It needs no state and no index in memory.
 
 #include <cstdint>
 #include <memory>
@@ -50,12 +50,12 @@ std::string training_sequence(Order order);
 
 class Sampler {
  public:
-  /// Throws UserError when the text is shorter than a window (positions + 1 tokens; in sequential order than one with a target),
-  /// or in partition order, where epochs are not padded, has fewer windows than one global batch.
+  /// Throws UserError when the text is shorter than a window: positions + 1 tokens, in sequential order 2. In partition order the
+  /// text needs as many windows as a global batch, unless epochs are padded.
   explicit Sampler(const SamplerOptions& options);
 
-  /// First token of the window of global sample number `sample`, which of a cut text must be the shard's. Sequential order:
-  /// sample < windows().
+  /// First token of the window of global sample number `sample`. Where the text was cut ahead of time, the sample must be the
+  /// shard's. Sequential order: sample < windows().
   std::int64_t offset(std::uint64_t sample) const;
   /// All of that window. In sequential order every target of the text counts in exactly one.
   Window window(std::uint64_t sample) const;

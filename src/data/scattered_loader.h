@@ -15,9 +15,9 @@ namespace lockstep::data {
 
 class ScatteredLoader final : public BatchSource {
  public:
-  /// `shape` is this rank's of the whole run; `group` are the neighbouring ranks that share a reader, group rank 0, all groups
-  /// of one size, which reads with `workers` as a Loader does. `file` outlives the loader and is read on the reader alone. next()
-  /// is collective in the group, and so is the destructor, which waits for the step that is under way.
+  /// `shape` is this rank's of the whole run. `group` are the neighbouring ranks that share a reader; all groups have one size.
+  /// Group rank 0 is the reader, and reads with `workers` as a Loader does. `file` outlives the loader and is read on the reader
+  /// alone. Calls of next() are collective in the group. So is the destructor, which waits for the step that is under way.
   ScatteredLoader(const TokenFile& file, const Sampler& sampler, const LoaderShape& shape, comm::Communicator& group,
                   int workers = 1);
 
@@ -27,7 +27,7 @@ class ScatteredLoader final : public BatchSource {
   double waited_seconds() const override { return waited_; }
 
  private:
-  /// Of this rank, in one step.
+  /// What this rank gets for one step.
   struct Slot {
     Tensor tokens, targets;  ///< [microbatches * B * T]
     std::vector<Batch> batches;

@@ -6,10 +6,9 @@
 //   {"format": "lockstep-tokens", "version": 1, "tokenizer": {"name": "char", ...}, "vocabulary": 65, "dtype": "uint16",
 //    "characters": 1115394, "files": {"train.bin": {"tokens": ..., "text_bytes": ..., "sha256": "..."}, "val.bin": {...}}}
 //
-// "text": {"bytes": ..., "sha256": "..."} says what was prepared. Of JSONL it also has "documents"; a file with a loss mask has
-// "mask": {"name": "train.mask.bin", "targets": ..., "sha256":
-// "..."}. Where windows have whole documents, "packing" is {"length": 2048, "separator": 151645}, of
-// pairs with "pairs": true.
+// "text": {"bytes": ..., "sha256": "..."} says what was prepared. A description of JSONL also has "documents". A file with a loss
+// mask has "mask": {"name": "train.mask.bin", "targets": ..., "sha256": "..."}. Where windows have whole documents, "packing" is
+// {"length": 2048, "separator": 151645}. It also has "pairs": true where they have pairs.
 
 #include <cstdint>
 #include <optional>
@@ -82,11 +81,11 @@ Json to_json(const TokenDescription& description);
 /// Throws UserError, naming `what`, for another format, a later version or values that contradict each other.
 TokenDescription description_from_json(const Json& json, const std::string& what);
 
-/// Of the folder; nothing when it has no tokens.json. Throws UserError when there is no such folder.
+/// The description in the folder; nothing when it has no tokens.json. Throws UserError when there is no such folder.
 std::optional<TokenDescription> read_description(const io::Path& folder);
-/// `path` itself. Throws UserError.
+/// The description in the file `path`. Throws UserError.
 TokenDescription read_description_file(const io::Path& path);
-/// The same of a file's text; `name` of it is for errors.
+/// The description in a file's text; `name` is the file's, for errors.
 TokenDescription parse_description(const std::string& text, const std::string& name);
 /// The text of a description; throws what keeps it from being read.
 std::string description_text(const io::Path& path);

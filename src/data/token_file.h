@@ -62,8 +62,8 @@ class TokenFile {
   /// Reads the whole file; throws UserError as read() does.
   void check_ids() const;
 
-  /// Of `targets`, which are the tokens from `first` on, those that are not taught become -1; returns how many are left. Throws
-  /// UserError with the position of a byte that is neither 0 nor 1.
+  /// Sets those of `targets` that are not taught to -1, and returns how many are left. `targets` are the tokens from `first` on.
+  /// Throws UserError with the position of a byte that is neither 0 nor 1.
   std::int64_t apply_mask(std::int64_t first, std::span<std::int32_t> targets) const;
 
  private:

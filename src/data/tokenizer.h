@@ -87,7 +87,7 @@ std::optional<std::int32_t> document_end(const Tokenizer& tokenizer);
 /// Puts what a text begins with before a prompt, unless the prompt begins so itself.
 void begin_prompt(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
 
-/// The ids of a prompt for a model that knows the ids below `vocabulary`, behind those that a text begins with; characters
+/// The ids of a prompt for a model that knows the ids below `vocabulary`. Those that a text begins with come first. Characters
 /// outside the tokenizer's are dropped with one warning that lists them. Throws UserError for a token that the model does not
 /// know, and for a text that is not valid for the tokenizer.
 std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::int64_t vocabulary, Log& log);

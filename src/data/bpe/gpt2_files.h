@@ -15,11 +15,11 @@ struct TextOfFile {
   std::string name;
   std::string_view text;
 };
-/// Of the contents of a vocabulary and its merges. Throws UserError where they are damaged or contradict each other.
+/// The model that a vocabulary and its merges make. Throws UserError where they are damaged or contradict each other.
 Model model_of_gpt2(const TextOfFile& vocabulary, const TextOfFile& merges);
 
-/// Of a folder with encoder.json (or vocab.json) and vocab.bpe (or merges.txt). Throws UserError for a missing or damaged file,
-/// and for merges that contradict the vocabulary.
+/// The model in a folder with encoder.json (or vocab.json) and vocab.bpe (or merges.txt). Throws UserError for a missing or
+/// damaged file, and for merges that contradict the vocabulary.
 Model read_gpt2_files(const io::Path& folder);
 
 }  // namespace lockstep::data::bpe

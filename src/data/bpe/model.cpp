@@ -73,8 +73,8 @@ void ModelBuilder::merge(std::string_view left, std::string_view right) {
   model_.merges.push_back(merge);
 }
 
-// tokenizers (0.23, AddedVocabulary::add_tokens) passes over the ids of a file: a token of the vocabulary keeps its own, others
-// are counted on from the vocabulary's size, and of two descriptions of one token the second counts.
+// The library tokenizers (0.23, AddedVocabulary::add_tokens) passes over the ids of a file. A token of the vocabulary keeps its
+// own, and others are counted on from the vocabulary's size. The second of two descriptions of one token counts.
 void ModelBuilder::added(std::int64_t id, AddedToken token) {
   if (token.content.empty()) return;
   const auto [place, is_new] = added_.emplace(token.content, model_.added.size());

@@ -56,7 +56,7 @@ struct Model {
 /// Builds a Model of a vocabulary file's entries and checks them against each other. Errors are UserErrors that name `what`.
 class ModelBuilder {
  public:
-  /// Of a file with so many tokens: ids far above that are refused before memory is taken for them.
+  /// `tokens`: how many the file has. Ids far above that are refused before memory is taken for them.
   ModelBuilder(std::string what, std::size_t tokens, bool byte_level = true);
 
   /// A byte-level vocabulary's `text` is in the alphabet of byte_alphabet.h, or as it is when it holds other characters.

@@ -35,8 +35,8 @@ class Normalizer {
   /// The most ids that a byte becomes, and that are put before a text.
   std::size_t growth() const { return growth_; }
   std::size_t prefix() const { return prefix_; }
-  /// What `b` may begin with when it is normalised, for a text that is cut between `a`, a letter or digit, and `b`, a blank or
-  /// line feed, so that the parts are those of the whole. Nothing: it may not be cut.
+  /// What `b`, a blank or line feed, may begin with when it is normalised. The text is cut between `b` and `a`, a letter or
+  /// digit, so that the parts are those of the whole. Nothing: it may not be cut.
   std::vector<char32_t> images(char32_t a, char32_t b) const;
 
  private:

@@ -34,9 +34,9 @@ class WordCounts {
 /// The bytes, the end of a text, and no merge.
 constexpr std::int64_t smallest_vocabulary = 257;
 
-/// A model of `vocabulary` tokens, at least smallest_vocabulary: the 256 bytes, what is merged, and <|endoftext|> as the last;
-/// fewer when no two tokens stand beside each other any more. Of pairs that are equally frequent the one of the lower ids is
-/// first, so equal counts give equal models. `progress` is called with the number of tokens now and then.
+/// A model of `vocabulary` tokens, at least smallest_vocabulary: the 256 bytes, what is merged, and <|endoftext|> as the last. It
+/// has fewer when no two tokens stand beside each other any more. Equally frequent pairs go by their ids, the lower first, so
+/// equal counts give equal models. `progress` is called with the number of tokens now and then.
 Model train_bpe(const WordCounts& words, Pattern pattern, std::int64_t vocabulary,
                 const std::function<void(std::int64_t)>& progress);
 

@@ -28,7 +28,7 @@ class WordCache {
     std::array<std::int32_t, most_ids> ids;
   };
 
-  /// Of a word of at most longest_word bytes.
+  /// The key of a word of at most longest_word bytes.
   static Key key_of(std::string_view word) {
     Key key;
     std::memcpy(key.words.data(), word.data(), word.size());

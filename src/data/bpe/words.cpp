@@ -91,7 +91,8 @@ std::size_t Words::llama_end(std::string_view text, std::size_t at) const {
   return spaces_end(text, at);
 }
 
-// Of a run of white space: with llama3, up to its last line break; otherwise all of it, but for the last one before a word.
+// The end of a word of white space. With llama3 and qwen2 that is behind the last line break of the run, where it has one.
+// Otherwise it is the run's end, but before its last character where another word follows.
 std::size_t Words::spaces_end(std::string_view text, std::size_t at) const {
   std::size_t end = at, last = at;  // last: where the last character of the run starts
   std::size_t after_break = at;

@@ -39,9 +39,9 @@ class Words {
   Characters characters_;
 };
 
-/// The first place from `from` on where every pattern ends a word whatever follows and starts one whatever went before, so that
-/// the parts of a text that is cut there have the words of the whole: between an ASCII letter or digit and a blank or a line
-/// feed. npos when there is none.
+/// The first place from `from` on where a text may be cut: its parts have the words of the whole. Every pattern ends a word there
+/// whatever follows, and starts one whatever went before. It is between an ASCII letter or digit and a blank or a line feed.
+/// Without such a place the result is npos.
 std::size_t word_boundary(std::string_view text, std::size_t from);
 
 }  // namespace lockstep::data::bpe

@@ -49,8 +49,9 @@ std::optional<std::string> text_with(const ChatTemplate& writes, const Conversat
   }
 }
 
-// Whether another content of a message, or another name that it calls, is in the text: a template may write them in another way,
-// or in another place, and tools are declared by the same names. A template that refuses the other one reads it.
+// Whether the template writes what `change` puts into a message: the marker, as its content or as the name that it calls. Finding
+// the message's own words would prove nothing: a template may write them in another way or place, and tools have the same names.
+// A template that refuses the marker has read it.
 template <class Change>
 bool shows(const ChatTemplate& writes, const Conversation& chat, std::size_t message, const std::tm& now, const Change& change) {
   const auto text = text_with(writes, chat, now, [&](Json::Array& messages) { change(messages[message]); });

@@ -33,8 +33,8 @@ struct TokenRequest {
 };
 
 /// Opens llm.c's files, Megatron's with the index beside them, and raw ids. Throws UserError for every other format that is
-/// known, for text, and for ids that contradict what they are taken for: one that is not below the vocabulary, or zeros in every
-/// second place; where another width fits, it says so.
+/// known, for text, and for ids that contradict what they are taken for. Such ids are not below the vocabulary, or have zeros in
+/// every second place. Where another width fits, the error says so.
 TokenFile open_token_file(const std::string& path, const TokenRequest& request);
 /// The same of bytes; `index` has the Megatron index, null without one.
 TokenFile open_token_file(const std::string& path, const TokenRequest& request, std::unique_ptr<io::ByteSource> bytes,

@@ -124,7 +124,7 @@ bool NormalForm::quiet(std::string_view text) const {
   return true;
 }
 
-// Of valid UTF-8 in which only the first character may be one that does not act.
+// `part` is valid UTF-8, in which only the first character may be one that does not act (acts_).
 std::string_view NormalForm::normal(std::string_view part, std::vector<Mark>& marks, std::string& memory) const {
   marks.clear();
   for (std::size_t at = 0; at < part.size();) {

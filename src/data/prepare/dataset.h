@@ -27,8 +27,8 @@ struct OwnTokenizer {
 OwnTokenizer own_tokenizer(const io::Path& text);
 
 /// Sees to it that `folder` holds token files. Files that are there stay, unless `file` is another text than theirs. Otherwise
-/// they are prepared by own_tokenizer(): from `file`, or for shakespeare_char from input.txt in the folder, downloaded when it is
-/// not there. Of several processes one prepares them and the others wait. Throws UserError when there is no network, what arrived
+/// they are prepared by own_tokenizer(): from `file`, or for shakespeare_char from the folder's input.txt, downloaded when it is
+/// not there. One of several processes prepares them and the others wait. Throws UserError when there is no network, what arrived
 /// is not the text, or no address of the data set is known.
 void ensure_dataset(const DatasetRequest& request, Log& log);
 

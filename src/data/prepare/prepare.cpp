@@ -215,7 +215,7 @@ class Preparation {
   bool pairs() const { return reader_ && reader_->pairs(); }
   bool masks() const { return reader_ && reader_->masks(has_prompts()); }
 
-  // Of a long text, pieces that are spread evenly: the words of all of it might not fit into memory.
+  // Whether a tokenizer learns from the piece. A long text has some, spread evenly: all its words may not fit into memory.
   bool teaches(std::size_t item) const {
     const std::size_t count = pieces_.count();
     return count <= most_taught || item * most_taught / count != (item + 1) * most_taught / count;

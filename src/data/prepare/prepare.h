@@ -42,12 +42,16 @@ struct PrepareResult {
   double seconds = 0;
 };
 
-/// Throws UserError for a text that is missing, no text, on a device, damaged where it is compressed, larger with its tokens than
-/// the free space of the folder, empty, of one character only or not valid for the tokenizer (with the file and the byte), for
-/// JSONL of less than two documents, with bad lines (the first of them, with file and line) or a part that teaches nothing, for a
-/// tokenizer or chat template that cannot be read, for a text that changes meanwhile, and for a folder that cannot be written,
-/// that another process is preparing or that has files of these names which no preparation made. On failure files that were there
-/// before are unchanged and none is new (data/prepare/staging.h).
+/// Makes the token files of a text. Throws UserError for:
+/// - a text that is missing, no text, on a device, damaged where it is compressed, or that changes meanwhile
+/// - a text that is larger with its tokens than the free space of the folder
+/// - a text that is empty, of one character only or not valid for the tokenizer (with the file and the byte)
+/// - JSONL of less than two documents, with bad lines (the first of them, with file and line) or a part that teaches nothing
+/// - a tokenizer or chat template that cannot be read
+/// - a folder that cannot be written, that another process is preparing, or that has files of these names which no preparation
+///   made
+///
+/// On failure files that were there before are unchanged and none is new (data/prepare/staging.h).
 PrepareResult prepare(const PrepareOptions& options, Log& log);
 
 }  // namespace lockstep::data

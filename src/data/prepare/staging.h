@@ -22,10 +22,10 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// Where the files are made; others in it go at the commit.
+  /// The folder where the files are made; others in it go at the commit.
   const io::Path& path() const { return partial_; }
-  /// Of files that are there, whole and synced: writes their description and puts all of them into their places. Files that the
-  /// description before names and this one does not are deleted. Once.
+  /// Writes the description of the files, which are there, whole and synced. Then it puts all of them into their places. Files
+  /// that the description before names and this one does not are deleted. Once.
   void commit(const TokenDescription& description);
 
  private:

@@ -29,7 +29,7 @@ class TokenWriter {
               std::span<const std::uint8_t> mask = {});
   std::int64_t tokens() const { return facts_.tokens; }
   std::int64_t text_bytes() const { return facts_.text_bytes; }
-  /// Of them, those that are taught.
+  /// How many of tokens() are taught.
   std::int64_t targets() const { return facts_.mask ? facts_.mask->targets : facts_.tokens; }
   /// Returns when the bytes are on the device: after it, commit() has little left that could fail.
   void sync();

@@ -1,7 +1,7 @@
 #pragma once
 
-// The text that is prepared: a file, or the text files of a folder in the order of their paths, read as one stream in pieces
-// that many threads can work on. Files of gzip and zstd stand for what is in them.
+// The text that is prepared: a file, or the text files of a folder in the order of their paths. It is read as one stream in
+// pieces that many threads can work on. Files of gzip and zstd stand for what is in them.
 
 #include <cstdint>
 #include <memory>
@@ -52,9 +52,9 @@ struct TextRules {
 
 /// One file. Throws UserError for what is no text (data/formats/known_format.h), with what to do about it.
 TextSource file_source(const io::Path& path, std::string name, const TextRules& rules);
-/// The text files in `folder` and below, without hidden ones, `except` (a folder) and those met before by another name; what
-/// is no text by its start is skipped, and of JSONL what is not named so. Throws UserError when nothing is left, or the format is
-/// to be found and some files are JSONL and some not.
+/// The text files in `folder` and below. Hidden ones, `except` (a folder) and those met before by another name are skipped, and
+/// what is no text by its start. Where the format is to be found, JSONL that is not named so is skipped, too. The format JSONL
+/// skips all else. Throws UserError when nothing is left, or the format is to be found and some files are JSONL and some not.
 TextSource folder_source(const io::Path& folder, const TextRules& rules, const io::Path& except);
 /// What is in a regular file, unpacked where it is compressed.
 std::unique_ptr<io::ByteStream> open_text(const io::Path& path);
