@@ -222,7 +222,7 @@ TEST_F(HuggingFace, TakesTheTokenizerAlong) {
   refused({"generate", "--model", at("hf"), "--prompt", "the"}, "WordPiece");
 }
 
-// Of characters and of bytes: what transformers reads is read here, too.
+// Models with tokenizers of characters or bytes: what transformers reads is read here, too.
 TEST_F(HuggingFace, GivesPlainTokenizersAForm) {
   for (const std::string name : {"char", "byte"}) {
     ASSERT_EQ(lockstep({"prepare", at("text.txt"), "--tokenizer", name, "--out", at("data_" + name)}).code, 0);

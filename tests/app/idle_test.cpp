@@ -181,7 +181,8 @@ layout::ParallelPlan plan_of_far_devices(const RunConfig& config, std::int64_t r
   return plan;
 }
 
-/// Of the settings in the context: empty where the setting does something, is told of or refused by its name; else what it is.
+/// Adds the setting to those in the context. The result is empty where it does something, is told of or is refused by its name;
+/// else the setting.
 std::string idle_unsaid(const Context& context, const Resolved& before, const Key& key, const std::string& value) {
   const std::string word = fmt::format("{}={}", key.name, value);
   Sources sources{.files = {}, .overrides = context.words, .ranks = context.ranks};

@@ -26,7 +26,8 @@ struct Asked {
   std::int64_t nodes, batch, positions;
 };
 
-/// Of the layouts that are looked at, one of each kind, drawn: of each schedule, ZeRO level, place of state and activations.
+/// One layout of each kind, drawn from those that are looked at. Kinds differ in schedule, ZeRO level, places of state and
+/// activations, or recomputation.
 std::vector<planner::Candidate> one_of_each_kind(const planner::SearchQuestion& question, std::mt19937& random) {
   using Kind = std::tuple<std::string, int, layout::Tier, layout::Tier, layout::Tier, layout::Recompute::Kind>;
   std::map<Kind, std::pair<planner::Candidate, int>> drawn;
@@ -77,7 +78,7 @@ TEST(PlannedRuns, WhatBlocksKeepIsWhatADryRunCounts) {
     ASSERT_EQ(dry.code, 0) << dry.err;
     const std::size_t line = dry.out.find("\nh.0 to ");
     ASSERT_NE(line, std::string::npos) << dry.out;
-    // Of a line "h.0 to h.11  parameters  gradients  optimizer  activations  ...": each size is a number and its unit.
+    // The line is "h.0 to h.11  parameters  gradients  optimizer  activations  ...": each size is a number and its unit.
     std::istringstream words(dry.out.substr(line + 1));
     std::string word, unit;
     double size = 0;

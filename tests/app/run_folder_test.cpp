@@ -105,7 +105,7 @@ TEST_F(RunFolderCommand, AutoStartsOrGoesOn) {
   EXPECT_NE(nameless.err.find("train.init_from = auto does not say which run"), std::string::npos) << nameless.err;
 }
 
-// Of many jobs that start in the same second, each has a folder of its own.
+// Many jobs that start in the same second have a folder each.
 TEST_F(RunFolderCommand, NamesMadeUpDoNotCollide) { EXPECT_NE(run_name_from_time(), run_name_from_time()); }
 
 TEST_F(RunFolderCommand, ATornLastLineOfTheMetricsIsRepaired) {

@@ -1,9 +1,9 @@
-// Random faults of ranks that mpirun started: one is stopped for a while, stopped for good or killed, at a random moment. Either
-// the run ends with the bits of an undisturbed one, or with an error that names the rank, in time; and from what it has stored by
-// then the same command goes on to the same end.
+// Random faults of ranks that mpirun started: one is stopped for a while, stopped for good or killed, at a random moment. The run
+// ends with the bits of an undisturbed one, or in time with an error that names the rank. From what it has stored by then, the
+// same command goes on to the same end.
 //
-// LOCKSTEP_SCENARIOS=200 makes so many (2 unless said), LOCKSTEP_SCENARIO_SEED=N begins with another one; a scenario is told by
-// its seed alone.
+// LOCKSTEP_SCENARIOS=200 makes so many scenarios (2 unless said). LOCKSTEP_SCENARIO_SEED=N begins with another seed. A scenario
+// follows from its seed alone.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Whose the folders are that a sweep writes into and deletes, as a user meets it.
+// The owners of the folders that a sweep writes into and deletes, as a user meets them.
 
 #include <gtest/gtest.h>
 

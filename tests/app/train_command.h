@@ -80,13 +80,13 @@ class TrainCommand : public testing::Test {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  /// A step.
+  /// Whether the run has logged a step.
   bool has_logged(const std::string& run) const {
     const std::string metrics = run + "/metrics.jsonl";
     return std::filesystem::exists(folder_ / metrics) && file(metrics).find("\"loss\"") != std::string::npos;
   }
   std::string file(const std::string& path) const { return io::read_file(folder_ / path); }
-  /// Of the run's metrics: those of steps, or of evaluations.
+  /// Lines of the run's metrics: those of steps, or of evaluations.
   std::vector<Json> lines(const std::string& run, bool evaluations = false) const {
     std::vector<Json> found;
     std::istringstream metrics(file(run + "/metrics.jsonl"));
