@@ -25,7 +25,7 @@ TEST(Rotary, FrequenciesAreARowOfPowers) {
   }
 }
 
-// Of Llama 3.1: short waves stay, long ones are 8 times longer, between them it goes over.
+// Scaling of Llama 3.1: short waves stay, long ones are 8 times longer, and those between go over smoothly.
 TEST(Rotary, Llama3StretchesLongWaves) {
   ModelConfig config = llama(128, 500000);
   const std::vector<float> plain = rotary_frequencies(config);
