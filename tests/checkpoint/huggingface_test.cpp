@@ -235,7 +235,7 @@ TEST_F(Published, TensorsThatAreMissingOrUnknownAreListed) {
                    "\"model.layers.0.mlp.gate_proj.weight\" has the shape [40, 24], but by config.json it is [44, 24]"));
   EXPECT_TRUE(says(refused("gpt2", "\"layer_norm_epsilon\"", "\"tie_word_embeddings\": false, \"layer_norm_epsilon\""),
                    "\"lm_head.weight\" [47, 24] is missing"));
-  // Of the prefix of either GPT-2 the names in the file are told.
+  // Messages tell the names in the file, which a GPT-2 has with or without a prefix.
   EXPECT_TRUE(says(refused("gpt2", ": 12,", ": 16,"), "\"wpe.weight\" has the shape [12, 24]"));
 }
 

@@ -186,7 +186,7 @@ TEST_F(Reading, AnotherModelIsNamed) {
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "... and 17 more tensors", complaint());
 }
 
-// Of learned positions alone the first rows may be taken; the checksum is that of all of them.
+// Only the table of learned positions may be cut to its first rows. Its checksum is that of all rows.
 TEST_F(Reading, PositionsAreCroppedAndNothingElse) {
   constexpr const char* positions = "transformer.wpe.weight";
   std::vector<float> table(40);
