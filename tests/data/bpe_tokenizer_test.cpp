@@ -133,7 +133,7 @@ TEST(Bpe, BlanksThatAreNotKnownAreOneTokenWhereTheVocabularySaysSo) {
 TEST(Bpe, LongWordsMergeLikeShortOnes) {
   const Json json = small(0);
   const auto tokenizer = bpe::make_bpe_tokenizer(bpe::model_from_json(json, "t.json"), "", bpe::AddedTokens::found);
-  // Of "thethe...", a run of letters, every part merges to the same tokens wherever it stands.
+  // Every part of "thethe...", a run of letters, merges to the same tokens wherever it stands.
   std::string word;
   for (int i = 0; i < 10000; ++i) word += "the";
   const std::vector<std::int32_t> ids = encoded(*tokenizer, word);

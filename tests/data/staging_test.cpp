@@ -163,7 +163,7 @@ TEST(Staging, NothingOutsideOfTheFolderIsReadOrDeleted) {
     EXPECT_TRUE(contains(user_error([&] { read_description(folder.path("out")); }), "is not the name of a file in its folder"));
     EXPECT_THROW(prepared(folder, input), UserError);
   }
-  // Of the names of a folder's own files, only those that a preparation gives are its to delete.
+  // A preparation may delete only those of a folder's own files whose names it gives itself.
   std::string greedy = good;
   greedy.replace(greedy.find("train.bin"), 9, "mine.bin");
   greedy.insert(greedy.find("\"mine.bin\""), "\"train.bin\": {\"tokens\": 8, \"text_bytes\": 8, \"sha256\": \"\"},");
