@@ -46,7 +46,7 @@ class BrokenRule : public std::logic_error {
 /// Throws BrokenRule with the caller's place when `condition` does not hold.
 void ensure(bool condition, std::string_view rule, std::source_location where = std::source_location::current());
 
-/// Of `known`, the name with the least edit distance to `name`; empty when nothing is near (distance > 1/2 length).
+/// The name in `known` with the least edit distance to `name`; empty when nothing is near (distance > 1/2 length).
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace lockstep

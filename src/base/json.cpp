@@ -256,7 +256,8 @@ std::string Json::dump(int indent) const { return to_library(*this).dump(indent,
 
 namespace {
 
-// Of a text of values as small as they can be; vocabularies take half of it.
+// The most memory that a text's values may take, for each character. A text of the smallest values takes as much; vocabularies
+// take half of it.
 constexpr std::size_t bytes_a_character = 16, least_bytes = std::size_t{16} << 20;
 
 void read(std::string_view text, std::string_view what, Builder& builder) {

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// Of at least one value; of an even number of them the mean of the two in the middle.
+/// The median of one or more values. For an even number of values it is the mean of the two in the middle.
 double median_of(std::vector<double> values);
 
 }  // namespace lockstep

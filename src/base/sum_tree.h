@@ -1,8 +1,8 @@
 #pragma once
 
-// A binary tree's sum of 2^k things that come one after another, with as few kept as there can be: thing i goes to a place of a
-// stack, and is then added onto what lies below while both are whole halves. What is left at place 0 is ((0 + 1) + (2 + 3)) +
-// ((4 + 5) + (6 + 7)): the order in which ranks are added (comm/combine.h).
+// A binary tree's sum of 2^k things that come one after another, which keeps as few as it can. Thing i goes to a place of a
+// stack. It is added onto the place below while both are whole halves. Place 0 ends with ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 +
+// 7)): the order in which ranks are added (comm/combine.h).
 
 #include <bit>
 #include <cstdint>

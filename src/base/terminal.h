@@ -51,9 +51,9 @@ struct Series {
 
 /// The series in at most `most` points, which are means of neighbours. A mean without a finite point is not finite.
 Series thinned(const Series& all, std::size_t most);
-/// A box-drawn line plot of 18 text rows, 40 to 120 columns wide (0: the terminal's). Ticks stand at multiples of 1, 2 or 5. The
-/// first series is drawn in braille; others have marks, which a legend names. What is not finite leaves a gap. Of more
-/// points than columns, means are drawn.
+/// A box-drawn line plot of 18 text rows, 40 to 120 columns wide (0: the terminal's width). Ticks stand at multiples of 1, 2 or
+/// 5. The first series is drawn in braille; others have marks, which a legend names. Values that are not finite leave a gap. A
+/// series with more points than columns is drawn by means of neighbours.
 std::string plot(std::string_view title, std::string_view x_label, const std::vector<Series>& series, int columns = 0);
 /// `text` with colours on the curves of the plots in it.
 std::string with_coloured_curves(std::string_view text, const Paint& paint);

@@ -53,7 +53,7 @@ class MemorySource {
   virtual ~MemorySource() = default;
   /// At least `size` zeroed bytes, aligned to 64 bytes. Throws SystemError when there is no memory.
   virtual Memory allocate(std::size_t size) = 0;
-  /// Whose kernels work in it: the CPU's, where it is the host's.
+  /// The device whose kernels work in this memory; the CPU for the host's memory.
   virtual Device device() const { return {}; }
 
  private:

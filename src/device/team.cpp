@@ -30,8 +30,8 @@ constexpr std::uint32_t open_bit = 1U << 10;
 constexpr std::uint32_t job_step = 1U << 11;
 constexpr std::uint32_t job_mask = ~(job_step - 1);
 
-// How many tiles of a worker's part were taken, and in which job: the first to come begins a new count, so that the caller need
-// not touch every worker's cache line before each job.
+// How many tiles of a worker's part were taken, and in which job. The first worker that takes one begins a new count. So the
+// caller need not touch every worker's cache line before each job.
 class alignas(64) Part {
  public:
   // The next tile of `count`, counted from the part's first; count or more: none is left.
@@ -176,8 +176,9 @@ struct Team::State {
     word.fetch_sub(1, std::memory_order_acq_rel);
   }
 
-  // A caller that slept may wake up on a pinned worker's core, and two on one core are half a team for as long as the
-  // scheduler lets them: it goes back to the core that is left, keeping its mask (threads it starts inherit that).
+  // A caller that slept may wake up on a pinned worker's core. The two then share one core for as long as the scheduler lets
+  // them, and the team is half as fast. So the caller goes back to the core that is left. It keeps its mask, because threads that
+  // it starts inherit that.
   void go_home() const {
     if (home < 0 || sched_getcpu() == home) return;
     cpu_set_t mask;

@@ -1,9 +1,9 @@
 #pragma once
 
-// A rank's host threads, whatever its device: what the host does itself (checkpoints, hashes, copies between ranks) and the CPU's
+// A rank's host threads, whatever its device. What the host does itself (checkpoints, hashes, copies between ranks) and the CPU's
 // kernels share one team. The calling thread is worker 0. Work is a number of tiles taken from atomic counters, so a core that
-// runs at half speed takes fewer. Workers spin for a bounded time, then sleep on a futex; they are pinned when the team has every
-// core of the process. No allocation per call.
+// runs at half speed takes fewer. Workers spin for a bounded time, then sleep on a futex. They are pinned when the team has every
+// core of the process. A call allocates nothing.
 
 #include <cstdint>
 #include <memory>
@@ -29,9 +29,9 @@ class Team {
     share(tiles, Order::ascending, body);
   }
 
-  /// The same, but each worker begins with its own part of the tiles, worker w with those from tiles * w / size() on, and then
-  /// helps the others: from call to call the same rows of a matrix are likely to be in the same core's cache. Tiles of
-  /// different parts begin in any order, so that none may wait for another.
+  /// The same, but each worker begins with its own part of the tiles, and then helps the others. Worker w's part begins at
+  /// `tiles * w / size()`. So the same rows of a matrix are likely to be in the same core's cache from call to call. Tiles of
+  /// different parts begin in any order, so none may wait for another.
   template <class Body>
   void for_each_affine(std::int64_t tiles, Body&& body) {
     share(tiles, Order::by_worker, body);

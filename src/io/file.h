@@ -1,8 +1,8 @@
 #pragma once
 
-// Files: read whole or mapped, written at offsets, replaced atomically. Failures that the user can mend (missing, not
-// permitted, read-only, full, over quota, a folder where a file belongs) are UserErrors with the path, the reason and a
-// remedy; every other refusal of the system is a SystemError. Partial reads and writes and signals are dealt with here.
+// Files: read whole or mapped, written at offsets, replaced atomically. A failure that the user can mend is a UserError with the
+// path, the reason and a remedy. Such are: missing, not permitted, read-only, full, over quota, a folder where a file belongs.
+// Every other refusal of the system is a SystemError. Partial reads and writes and signals are dealt with here.
 
 #include <cstddef>
 #include <cstdint>

@@ -15,9 +15,9 @@ struct FreeMemory {
   std::string source;  ///< who says so, for a message
 };
 
-/// The least of what the kernel calls available and what the limits of this process' control groups (versions 1 and 2) leave,
-/// where pages of files that the kernel can drop count as free, and swap does not count. Nothing where neither is told.
-/// `root`: where /proc and /sys lie.
+/// The least of what the kernel calls available and what the limits of this process' control groups (versions 1 and 2) leave.
+/// Pages of files that the kernel can drop count as free; swap does not count. Nothing where neither is told. `root`: where /proc
+/// and /sys lie.
 std::optional<FreeMemory> free_memory(const Path& root = "/");
 
 /// All that the machine has; nothing where it is not told.

@@ -43,9 +43,10 @@ struct Gguf {
 /// Whether the path is a file that is called or begins as a GGUF file.
 bool is_gguf(const Path& path);
 
-/// Reads versions 2 and 3. Throws UserError, naming `path` and the rule: another version or byte order, a length or a number of
-/// things that the file has no room for, types that are not known, keys or tensors twice, sizes that are no number of bytes, and
-/// tensors that overlap or do not lie in the file.
+/// Reads versions 2 and 3. Throws UserError, naming `path` and the rule, for:
+/// - another version or byte order, types that are not known, keys or tensors that are there twice
+/// - a length or a number of things that the file has no room for, sizes that are no number of bytes
+/// - tensors that overlap or do not lie in the file
 Gguf parse_gguf(const ByteSource& file, std::string_view path);
 
 /// Gives every tensor (name, type and shape are set) its place, and the file its size.

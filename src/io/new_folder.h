@@ -20,8 +20,9 @@ class NewFolder {
   const Path& path() const { return partial_; }
   /// The same for a folder that another process makes.
   static Path path_until_commit(const Path& path);
-  /// Where an older folder is for a moment while it is replaced, on file systems that cannot exchange two folders in one step
-  /// (such as NFS): a process that dies in that moment leaves it there. Who looks for `path` and finds it gone looks here.
+  /// Where an older folder is for a moment while it is replaced. That is so on file systems that cannot exchange two folders in
+  /// one step (such as NFS). A process that dies in that moment leaves the folder there. Who looks for `path` and finds it gone
+  /// looks here.
   static Path path_while_replaced(const Path& path);
   /// Syncs the folder (its files are the caller's to sync), gives it its name and syncs the folder above. An older folder
   /// of that name is deleted after that. Once.
@@ -36,8 +37,8 @@ class NewFolder {
   bool committed_ = false;
 };
 
-/// Deletes from `parent` what processes that died left half made or half deleted, and gives a folder that was about to be
-/// replaced its name back; living ones hold a lock.
+/// Deletes from `parent` what dead processes left half made or half deleted. A folder that one was about to replace gets its name
+/// back. A living process holds a lock, and its folders stay.
 void settle_folders(const Path& parent);
 
 /// Deletes a folder with all it contains. When interrupted, nothing of it is left under its name.

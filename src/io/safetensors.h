@@ -1,8 +1,8 @@
 #pragma once
 
-// The safetensors format: 8 bytes of header length, a JSON header (name -> element type, shape, byte range), the elements.
-// This file knows headers: where every tensor's bytes lie follows from its table alone, so that many writers can fill one
-// file at once and a reader takes what it needs. What is read is trusted in nothing: every number is checked first.
+// The safetensors format: 8 bytes of header length, a JSON header (name -> element type, shape, byte range), the elements. This
+// file knows headers. The table alone tells where every tensor's bytes lie. So many writers can fill one file at once, and a
+// reader takes what it needs. What is read is trusted in nothing: every number is checked first.
 
 #include <cstddef>
 #include <cstdint>
@@ -54,9 +54,10 @@ SafetensorsHeader lay_out_safetensors(const std::vector<SafetensorsEntry>& entri
 /// The header's bytes, data_offset of them, the length in front included. The same table gives the same bytes.
 std::string safetensors_header_bytes(const SafetensorsHeader& header);
 
-/// Reads the header of a file of `file_bytes` bytes that starts with `start` (8 bytes and the header at least, or all of
-/// the file). Throws UserError naming `path` and the rule: no length, a header longer than the file or the limit, no JSON,
-/// unknown types, sizes that contradict shapes, ranges that overlap, leave holes or lie outside of the file, names twice.
+/// Reads the header of a file of `file_bytes` bytes that starts with `start` (8 bytes and the header at least, or all of the
+/// file). Throws UserError naming `path` and the rule, for:
+/// - no length, a header longer than the file or the limit, no JSON, unknown types, names that are there twice
+/// - sizes that contradict shapes, ranges that overlap, leave holes or lie outside of the file
 SafetensorsHeader parse_safetensors(std::span<const std::byte> start, std::uint64_t file_bytes, std::string_view path);
 
 /// The start of a file as parse_safetensors() wants it: its length field and the header, or as much of them as there is where

@@ -1,8 +1,8 @@
 #pragma once
 
-// A file for what memory has no room for, of this process alone: preallocated, so that the disk is full at the start or never,
-// and without a name, so that nothing is left however the program ends. Its bytes move in blocks past the page cache
-// (O_DIRECT) while the program goes on (io_uring); where the kernel or the file system refuses either, it does without.
+// A file of this process alone, for what memory has no room for. It is preallocated, so that the disk is full at the start or
+// never. It has no name, so that nothing is left however the program ends. Its bytes move in blocks past the page cache
+// (O_DIRECT), while the program goes on (io_uring). Where the kernel or the file system refuses either, it does without.
 
 #include <array>
 #include <cstddef>
@@ -28,8 +28,8 @@ class SpillFile {
   /// Moves under way at a time, at most.
   static constexpr int most_moves = 64;
 
-  /// Of `bytes` bytes in `folder`, which read as zero. Throws UserError when the folder is missing, may not be written, or has
-  /// too little space: needed and free bytes are named.
+  /// Makes a file of `bytes` bytes in `folder`, which read as zero. Throws UserError when the folder is missing, may not be
+  /// written, or has too little space; the message names needed and free bytes.
   SpillFile(const Path& folder, std::uint64_t bytes, SpillWays ways = {});
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;

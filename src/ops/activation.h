@@ -1,8 +1,8 @@
 #pragma once
 
-// Element-wise activations on their own (the products apply them while their result is in cache; these are for what
-// does not come from a product); f32 or bf16, all tensors the same. GELU: Hendrycks & Gimpel 2016, exact (erf) and tanh forms;
-// SiLU: x / (1 + e^-x).
+// Element-wise activations on their own. Products apply activations while their result is in cache; these ops are for what does
+// not come from a product. All tensors of a call are f32, or all are bf16. GELU: Hendrycks & Gimpel 2016, exact (erf) and tanh
+// forms. SiLU: x / (1 + e^-x).
 
 #include "ops/linear.h"
 #include "ops/op_scope.h"

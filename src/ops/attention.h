@@ -1,10 +1,10 @@
 #pragma once
 
-// Causal grouped-query attention: o = softmax(s q k^T) v, s = 1 / sqrt(D) unless said otherwise, keys up to the query's position,
-// tiled with an online softmax (Dao et al. 2022). B samples, T queries, S >= T keys, H heads, K key/value heads, D head size.
-// Keys are walked in fixed blocks of 64 from key 0 (numerics.md section 3.2). Products inside have one fma chain an element, over
-// D and over the keys of a block, in order. q, k, v, o and their gradients are f32 or bf16; what happens between them is f32, but
-// on tensor cores (section 4.2).
+// Causal grouped-query attention: `o = softmax(s q k^T) v`, where `s = 1 / sqrt(D)` unless said otherwise. A query sees the keys
+// up to its position. B samples, T queries, S keys, H heads, K key/value heads, D head size. Keys are walked in fixed blocks of
+// 64 from key 0 (numerics.md section 3.2), with an online softmax (Dao et al. 2022). Each element of a product inside is one fma
+// chain in order, over D or over the keys of a block. Results between q, k, v, o and their gradients are f32, except on tensor
+// cores (section 4.2). These tensors themselves are f32 or bf16.
 
 #include <algorithm>
 #include <cmath>
@@ -17,8 +17,8 @@
 
 namespace lockstep::ops {
 
-/// How rows of tokens are read as heads. q, k, v, o are matrices of B*T (or B*S) rows, possibly column slices of one
-/// fused matrix; head h is columns [h*D, (h+1)*D).
+/// How rows of tokens are read as heads. q and o are matrices of B*T rows, k and v of B*key_rows. Each may be a column slice of a
+/// fused matrix. Head h is columns [h*D, (h+1)*D).
 struct AttentionShape {
   std::int64_t samples = 0;    ///< B
   std::int64_t queries = 0;    ///< T: rows of q and o per sample
@@ -82,8 +82,8 @@ struct AttentionForward {
   WholeWeights whole = {};  ///< then lse is not written
 };
 
-/// Neighbouring heads that share a key/value head and give a part of its gradients that is summed by itself: number `range` of
-/// those whose sums are added as a binary tree does (numerics.md section 3.8).
+/// Neighbouring heads that share a key/value head. Their part of its gradients is summed by itself. The parts' sums are then
+/// added as a binary tree over `range` adds them (numerics.md section 3.8).
 struct HeadPart {
   std::int64_t kv_head = 0, first = 0, count = 0;
   int range = 0;

@@ -32,7 +32,7 @@ void demand(bool condition, std::string_view name, std::string_view rule);
 class Positions;
 /// The rows of `tensor` are whole samples whose rows have these positions.
 void check_samples(const Tensor& tensor, const Positions& positions, std::string_view name);
-/// Of `samples` samples every position before `end` has a start, where there are any.
+/// `starts` is empty, or has an entry for every position before `end` of each of `samples` samples.
 void check_starts(const Tensor& starts, std::int64_t samples, std::int64_t end);
 
 struct DropoutSite;

@@ -1,9 +1,9 @@
 #pragma once
 
-// Dropout by counter-addressed masks (numerics.md section 1): whether an element is kept is a function of seed, step,
-// layer, site and (global sample number, position in the sample, index); never of a rank, a shard or a thread. Nothing is
-// stored: the backward pass draws the same mask again. Kept elements are scaled by 1 / (1 - p). All tensors
-// of a call are f32, or all bf16.
+// Dropout by counter-addressed masks (numerics.md section 1). Whether an element is kept is a function of seed, step, layer, site
+// and (global sample number, position in the sample, index). It never depends on a rank, a shard or a thread. No mask is stored:
+// the backward pass draws the same mask again. Kept elements are scaled by 1 / (1 - p). All tensors of a call are f32, or all are
+// bf16.
 
 #include <cstdint>
 
@@ -15,10 +15,11 @@ namespace lockstep::ops {
 
 enum class Site : std::uint8_t { embedding, attention_weights, attention_out, mlp_out };
 
-/// Where a mask lives. Element (sample s, position t, index i) of the whole draws word i % 4 of Philox4x32-10 with key `key` and
-/// counter words {i / 4, t, low 32 bits of (first_sample + s), its high 32 bits}; it is kept when the word >= p * 2^32. index i =
-/// feature, or head * S + key for attention weights (S = block size of the run, so that a shorter call draws the same mask). A
-/// tensor that is a part of the whole says where it begins, so that its mask is that part of the whole's.
+/// Where a mask lives. Element (sample s, position t, index i) of the whole tensor draws word i % 4 of Philox4x32-10 with key
+/// `key`. The counter's words are {i / 4, t, low 32 bits of (first_sample + s), high 32 bits of it}. An element is kept when its
+/// word >= p * 2^32. Index i is the feature. For attention weights i is head * S + key. S is the run's block size, so that a
+/// shorter call draws the same mask. A tensor that is a part of the whole says where it begins, so that it gets that part of the
+/// whole's mask.
 struct DropoutSite {
   float p = 0;                    ///< 0: no dropout
   std::uint32_t key[2] = {0, 0};  ///< from make_key

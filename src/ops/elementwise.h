@@ -1,7 +1,7 @@
 #pragma once
 
-// Plain element-wise work on dense tensors: f32 or bf16, both of a call the same but for cast. cast and add take column slices of
-// matrices too, of as many rows and columns.
+// Plain element-wise work on dense tensors of f32 or bf16. Both tensors of a call have one type, except in cast. cast and add
+// also take column slices of matrices, both of one shape.
 
 #include <cstdint>
 
@@ -24,9 +24,8 @@ class Elementwise : public Family {
   void join(const Tensor& x, const Tensor& high, const Tensor& low);
   /// y += x.
   void add(const Tensor& y, const Tensor& x);
-  /// y [B, C] = sums + bias + residual: the end of a product whose sums, f32 [B, C], were added up in parts. bias [C] and
-  /// residual [B, C] may be empty, and are of y's type, f32 or bf16; y is rounded once. y may be the residual, and sums where
-  /// they are f32.
+  /// y [B, C] = sums + bias + residual. This ends a product whose sums, f32 [B, C], were added up in parts. bias [C] and residual
+  /// [B, C] may be empty. Both have y's type, f32 or bf16. y is rounded once. y may be the residual, or sums where y is f32.
   void finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual);
   /// x *= factor.
   void scale(const Tensor& x, float factor);
@@ -34,8 +33,8 @@ class Elementwise : public Family {
   void soft_cap(const Tensor& x, const Tensor& tanhs, float cap);
   /// d *= 1 - tanhs^2: the gradient of what soft_cap() was given.
   void soft_cap_backward(const Tensor& d, const Tensor& tanhs);
-  /// x[i] = mean + std * normal(first + i): element `first + i` of the named parameter (numerics.md section 1), by Box-Muller
-  /// on words 2j and 2j+1 of the sequence for elements 2j, 2j+1. Equal bits on every machine.
+  /// x[i] = mean + std * normal(first + i), where normal(e) is element e of the named parameter (numerics.md section 1).
+  /// Box-Muller makes elements 2j and 2j+1 of words 2j and 2j+1 of the sequence. The bits are equal on every machine.
   void normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std);
   /// x[i] = low + (high - low) * uniform(first + i).
   void uniform(const Tensor& x, const CounterRng& rng, std::int64_t first, float low, float high);

@@ -14,10 +14,10 @@ namespace lockstep::ops {
 class Embedding : public Family {
  public:
   explicit Embedding(OpObserver* observer) : Family("embedding", observer) {}
-  /// y [B*T, C] = token_table[token] + position_table[the row's position, in its document where there are `starts`];
-  /// position_table may be empty. tokens [B*T] i32, all in [0, V) (checked when the batch was made). The row of a token that the
-  /// table has not is zero, its position's row left out: a sum over the parts of a vocabulary is the whole vocabulary's result,
-  /// with the same bits.
+  /// y [B*T, C] = token_table[token] + position_table[p]. Here p is the row's position, counted in its document where there are
+  /// `starts`. `position_table` may be empty. `tokens` [B*T] i32 are all in [0, V), as was checked when the batch was made. A
+  /// token that the table lacks gets a row of zeros, without its position's row. So a sum over the parts of a vocabulary is the
+  /// whole vocabulary's result, with the same bits.
   void forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
                const Positions& positions, std::int64_t first_token = 0, const Tensor& starts = {});
   /// d_tokens, the gradient of a token table, f32, += rows of dy by token: per row, tokens in fixed blocks of 64 in order

@@ -1,12 +1,11 @@
 #pragma once
 
-// Products of a layer y = x w^T + b. B tokens, K in-features, N out-features; weights are [N, K] as in PyTorch.
-// Every element's additions have a fixed order (numerics.md section 3.1): its value never depends on the number of rows,
-// on slicing, on threads or on the instruction set.
-// All tensors of a call are f32 or all are bf16, but for gradients of weights, which are f32. A bf16 product is the f32 product
-// of the widened operands (on AVX-512-bf16 in another order of additions: numerics.md), rounded where it is stored. f32 beside
-// bf16 may be the result of a product without epilogue, y (logits) or dx (what ranks add up is not rounded before), and dy of
-// both backward products.
+// Products of a layer y = x w^T + b. B tokens, K in-features, N out-features; weights are [N, K] as in PyTorch. Every element's
+// additions have a fixed order (numerics.md section 3.1). Its value never depends on the number of rows, on slicing, on threads
+// or, from AVX2 on, on the instruction set. All tensors of a call are f32 or all are bf16, but gradients of weights are f32. A
+// bf16 product is the f32 product of the widened operands, rounded where it is stored. Its additions may have another order
+// (section 4.1). Without an epilogue y (logits) may be f32 beside bf16. So may dx, which ranks add up before it is rounded. The
+// dy of both backward products may be f32, too.
 
 #include <cstddef>
 
@@ -19,14 +18,14 @@ namespace lockstep::ops {
 enum class Activation : std::uint8_t { none, gelu, gelu_tanh, relu, silu };
 inline constexpr std::size_t activation_count = 5;
 
-/// A product may be made in parts, one after the other: over a part of its in-features (or, of dx, its out-features) each, with
-/// `sums`, [B, N] f32 (of dx [B, K]), which every part but the last leaves, and every one but the first goes on with. Where the
-/// parts end at multiples of 256 the result has the bits of one call. In f32 they may be y (dx) itself, unless y is the residual,
-/// and must be where nothing else is done.
+/// A product may be made in parts, one after the other, each over a part of its in-features (for dx: its out-features). Between
+/// them lie `sums`, f32 [B, N] (for dx: [B, K]). Every part but the last stores its result there. Every part but the first goes
+/// on from there. Where the parts end at multiples of 256, the result has the bits of one call. The sums may be y (dx) itself
+/// where it is f32, unless y is the residual. They must be y (dx) in a part without epilogue that stores f32.
 ///
-/// What is done with y while it is still in cache, in this order: + bias, store pre_activation, activation, + residual. With a
-/// gate the activation is the gate's, and y is multiplied by it: y = activation(gate) * y (SwiGLU: Shazeer 2020). In bf16 what
-/// an activation or a gate meets is rounded first, whether pre_activation keeps it or not.
+/// The epilogue is done while y is still in cache, in this order: + bias, store pre_activation, activation, + residual. With a
+/// gate the activation is the gate's: y = activation(gate) * y (SwiGLU: Shazeer 2020). In bf16 the input of an activation or a
+/// gate is rounded first, whether pre_activation keeps it or not.
 struct Epilogue {
   Tensor bias = {};            ///< [N] or empty
   Tensor pre_activation = {};  ///< [B, N] or empty: where y before the activation is kept for the backward pass
@@ -34,7 +33,7 @@ struct Epilogue {
   Tensor residual = {};  ///< [B, N] or empty; may be y itself
   Tensor gate = {};      ///< [B, N] or empty
   Tensor sums = {};      ///< [B, N] f32 or empty: the parts before this one
-  /// By which ranges of the in-features y is summed; null: in blocks of 256. Weights that are prepacked have none.
+  /// The ranges of in-features by which y is summed. Null: in blocks of 256. Prepacked weights take none.
   const SumGrid* grid = nullptr;
 };
 
@@ -49,7 +48,7 @@ struct InputEpilogue {
   Tensor gate = {};    ///< [B, K] or empty
   Tensor d_gate = {};  ///< [B, K], where there is a gate; may be the gate itself
   Tensor sums = {};    ///< [B, K] f32 or empty: the parts before this one
-  /// By which ranges of the out-features dx is summed, of which those that are in none are left out; null: in blocks of 256.
+  /// The ranges of out-features by which dx is summed; out-features in no range are left out. Null: in blocks of 256.
   const SumGrid* grid = nullptr;
 };
 
@@ -58,15 +57,15 @@ class Linear : public Family {
   explicit Linear(OpObserver* observer) : Family("linear", observer) {}
   /// y [B, N] = epilogue(x [B, K] w^T). Rows may be strided; w may be prepacked.
   void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue = {});
-  /// Writes w, dense, to `to` [N, K] in the order in which products with few rows (a token at a time) read it fastest, and
-  /// returns that: `to` in tiles, which is for forward products of these kernels alone, with the same bits. `to` may be w itself.
-  /// These kernels may have no such order, or none for this K (a multiple of 8) or N: then nothing is done, and w is returned.
+  /// Writes w, dense, to `to` [N, K] in the order in which products with few rows (a token at a time) read it fastest. Returns
+  /// `to` in tiles, which is for forward products of these kernels alone, with the same bits. `to` may be w itself. These kernels
+  /// may have no such order, or none for this K (a multiple of 8) or N. Then nothing is done, and w is returned.
   Tensor prepack(const Tensor& w, const Tensor& to);
   /// dx [B, K] = epilogue(dy [B, N] w). Rows may be strided.
   void backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue = {});
-  /// dw [N, K] (+)= dy^T x, contracted over B tokens in blocks of 256, each added onto dw in order; db [N] (+)= sum over tokens
-  /// of dy, in blocks of 64 rows added in order, when db is not empty. Both are f32. With `grid` both are summed so by its ranges
-  /// of the tokens, and the sum of these is what is stored or added.
+  /// dw [N, K] (+)= dy^T x over B tokens in blocks of 256, each added onto dw in order. The sum over tokens of dy goes to db [N]
+  /// (+)= in blocks of 64 rows, added in order. It is left out where db is empty. Both are f32. With `grid`, each of its ranges
+  /// of tokens is summed so, and the sum of the ranges is stored or added.
   void backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate,
                        const SumGrid* grid = nullptr);
 

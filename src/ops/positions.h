@@ -2,10 +2,9 @@
 
 // Which positions of a sample a tensor's rows have: the same in every sample, one or two runs of consecutive ones. A rank of
 // context parallelism has two, one from the front and one from the back, so that all ranks see as many keys.
-
 //
-// Where samples are several documents, `starts` says for every position of every sample [B, T] i32 at which one its document
-// begins: no position sees what lies before, and what depends on positions counts from there. Empty: a sample is one document.
+// Where samples are several documents, `starts` [B, T] i32 has the first position of its document for every position of a sample.
+// No position sees what lies before that start. What depends on positions counts from it. Empty: a sample is one document.
 
 #include <algorithm>
 #include <array>

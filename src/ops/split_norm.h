@@ -1,8 +1,8 @@
 #pragma once
 
-// RMSNorm (Zhang & Sennrich 2019) of rows whose features are summed in parts, as tensor ranks have them: n = x * rstd * gain with
-// rstd = 1 / sqrt(sum of squares / F + eps). Each part makes its sums; the caller adds them up and hands the whole sums back.
-// B rows, C features of a part, F of all parts; x, n, gain, dn and dx are f32 or bf16, all the same; sums, rstd and d_gain are
+// RMSNorm (Zhang & Sennrich 2019) of rows whose features tensor ranks divide into parts. `n = x * rstd * gain`, where
+// `rstd = 1 / sqrt(sum of squares / F + eps)`. Each part makes its sums; the caller adds them up and hands the whole sums back. B
+// rows, C features of a part, F of all parts. The type of x, n, gain, dn and dx is one, f32 or bf16; sums, rstd and d_gain are
 // f32. Sums inside a row use 16 fixed lanes, sums over rows fixed blocks of 64 (numerics.md section 3.2).
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class SplitNorm : public Family {
   void dots(const Tensor& sums, const Tensor& dn, const Tensor& x, const Tensor& rstd, const Tensor& gain);
   /// d_gain [C] (+)= the sum of dn * x * rstd over the rows.
   void gain_gradient(const Tensor& d_gain, const Tensor& dn, const Tensor& x, const Tensor& rstd, bool accumulate);
-  /// dx [B, C], which may be dn, = rstd * (dn * gain - x * rstd * dots / F). dots [B]: of all F features; empty: another part
-  /// takes what they stand for away.
+  /// dx [B, C] = rstd * (dn * gain - x * rstd * dots / F). dx may be dn. dots [B] are sums over all F features. Empty dots:
+  /// another part subtracts their term.
   void backward(const Tensor& dx, const Tensor& dn, const Tensor& x, const Tensor& rstd, const Tensor& gain, const Tensor& dots,
                 std::int64_t features);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Sums whose order no layout changes (numerics.md section 3.8): an index that ranks may divide is cut into fixed ranges, each is
-// summed by itself from zero, and ranges are added as a binary tree over their number does (base/sum_tree.h). A rank that has a
-// half, a quarter or an eighth of the ranges has a whole branch of the tree.
+// Sums whose order no layout changes (numerics.md section 3.8). An index that ranks may divide is cut into fixed ranges. Each
+// range is summed by itself from zero. The ranges' sums are added as a binary tree over the ranges' numbers (base/sum_tree.h). A
+// rank that has a half, a quarter or an eighth of the ranges has a whole branch of the tree.
 
 #include <cstdint>
 #include <vector>

@@ -37,10 +37,10 @@ struct Lars {
   float trust = 1;
 };
 
-/// Where stochastic rounding finds its random numbers: a bf16 value that is stored is rounded up with the probability of its
-/// distance from the lower neighbour (Gupta et al. 2015), so that on average nothing is lost. Element e of the tensors is element
-/// global(e), below 2^34, of a parameter; its number for slot s of update u is half s % 2 of word(e + (s / 2) 2^34, u) of the
-/// CounterRng with this key. Slots: a rule's own in their order, then weights_slot.
+/// Where stochastic rounding finds its random numbers. A bf16 value is rounded up with the probability of its distance from the
+/// lower neighbour (Gupta et al. 2015), so that nothing is lost on average. Element e of the tensors is element g = global(e) of
+/// a parameter, g < 2^34. Its number for slot s of update u is half s % 2 of word(g + (s / 2) 2^34, u). The words are those of
+/// the CounterRng with this key. Slots: a rule's own in their order, then weights_slot.
 struct RandomRounding {
   static constexpr int weights_slot = 2;
   std::array<std::uint32_t, 2> key = {};
@@ -53,9 +53,9 @@ struct RandomRounding {
   }
 };
 
-/// What a rule reads and writes: dense, one size. `weights` is f32 or bf16; f32 weights are a master copy, of which `publish`
-/// (may be empty, or the same as `weights`) gets the new values, in bf16 as Elementwise::split rounds them. Where `weights` is
-/// empty, the master copy is what `publish`, bf16, and `low`, u16, are halves of. `gradient` is f32.
+/// The tensors that a rule reads and writes: dense, all of one size. `weights` is f32 or bf16. f32 weights are a master copy:
+/// `publish` gets their new values, in bf16 as Elementwise::split rounds them. `publish` may be empty, or the same as `weights`.
+/// Empty `weights`: the master copy's halves are `publish`, bf16, and `low`, u16. `gradient` is f32.
 struct AdamWTensors {
   Tensor weights, publish, gradient;
   Tensor exp_avg, exp_avg_sq;  ///< both f32 or both bf16

@@ -1,7 +1,8 @@
 #pragma once
 
-// A device's tensors brought to the host and back, a piece at a time, through a buffer of pinned memory: what files and hashes go
-// by. Where the device's memory is the host's there is no buffer, and a tensor is one piece that lies where it lies.
+// Brings a device's tensors to the host and back, a piece at a time, through a buffer of pinned memory. Files and hashes read
+// tensors this way. Where the device's memory is the host's, there is no buffer, and a tensor is one piece that stays in its
+// place.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +20,7 @@ class HostPieces {
 
   /// The buffer for tensors on `device`, where they need one; `pinned` is committed to pinned memory.
   static void declare(Arena& pinned, Tensor& buffer, Device device);
-  /// Of tensors on the device that `buffer` was declared for, by copies on `stream`; both outlive this.
+  /// For tensors on the device that `buffer` was declared for. Copies go on `stream`. Both outlive this object.
   HostPieces(Stream& stream, const Tensor& buffer) : stream_(stream), buffer_(buffer) {}
 
   /// Whether pieces lie in the buffer, each until the next one comes.

@@ -17,7 +17,7 @@ struct LedgerEntry {
   std::string name;   ///< "pre_activation"
   std::int64_t bytes;
   std::string layer = {};  ///< "h.0", "head"; empty: of no layer alone
-  /// Of the bytes, those that nothing which the owner declared before lies in: the sum of an owner's is what it takes.
+  /// The part of `bytes` that no earlier entry of the owner shares. An owner's parts add up to the bytes that its entries take.
   std::int64_t taken = 0;
 };
 

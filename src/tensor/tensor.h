@@ -36,8 +36,8 @@ struct Tensor {
   bool dense() const { return order == Order::rows && (row_stride == 0 || row_stride == columns() || rows() <= 1); }
   explicit operator bool() const { return data != nullptr; }
 
-  /// Rows [first, first + count) of the matrix that the tensor is: [count, columns]. Of tiles whole ones are taken: `first` is a
-  /// multiple of tile_rows, and so is `count`, unless it ends with the matrix.
+  /// Rows [first, first + count) of the matrix that the tensor is: [count, columns]. Rows that lie in tiles are taken in whole
+  /// tiles. Then `first` is a multiple of tile_rows, and so is `count`, unless the slice ends with the matrix.
   Tensor slice_rows(std::int64_t first, std::int64_t count) const;
   /// Columns [first, first + count) of the matrix: [rows, count], strided.
   Tensor slice_columns(std::int64_t first, std::int64_t count) const;

@@ -27,7 +27,8 @@ inline ops::Attention& on_tensor_cores() {
   return all.ops.attention();
 }
 
-/// Weights and gradients of scores are rounded to bf16, of 2^-9 each, and sums of them may cancel. Of the largest value.
+/// Tolerances, relative to the largest value. Weights and gradients of scores are rounded to bf16, by 2^-9 each, and sums of them
+/// may cancel.
 inline constexpr double o_tolerance = 0.01, gradient_tolerance = 0.02, lse_tolerance = 1e-5;
 
 struct Case {

@@ -1,5 +1,5 @@
-// Attention of bf16 on tensor cores, emulated: near the reference, and what a row gets is a function of its head, its query or
-// key and the sequence of keys alone.
+// Attention of bf16 on tensor cores, emulated. Results are near the reference. A row's result is a function of its head, its
+// query or key, and the sequence of keys alone.
 
 #include "cuda/tensor_attention.h"
 

@@ -57,8 +57,8 @@ bool is_stream(const CUstream_st* stream);
 CUstream_st* null_stream();
 
 void issue(CUstream_st* stream, std::function<void()> run);
-/// A copy. Of memory that is the host's, the copy's destination is poisoned until then; and neither side may be changed by the
-/// host.
+/// A copy. Until it is done, the host must not change host memory that the copy reads or writes. A destination in host memory is
+/// poisoned until then.
 void issue_copy(CUstream_st* stream, void* to, const void* from, std::size_t bytes);
 void issue_record(CUstream_st* stream, const std::shared_ptr<CUevent_st>& event);
 void issue_wait(CUstream_st* stream, const std::shared_ptr<CUevent_st>& event);

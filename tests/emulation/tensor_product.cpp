@@ -9,10 +9,11 @@ namespace {
 
 float half_of(std::uint32_t pair, int which) { return std::bit_cast<float>(which == 0 ? pair << 16 : pair & 0xffff0000U); }
 
-// The PTX manual, "Matrix fragments for mma.m16n8k16": lane l holds, with g = l / 4 and t = l % 4,
-// a: rows g and g + 8 (registers 0 and 1), columns 2 t, 2 t + 1, and 8 columns further in registers 2 and 3;
-// b: rows 2 t, 2 t + 1 (register 0) and 8 further (register 1) of column g;
-// d: columns 2 t, 2 t + 1 of rows g (numbers 0 and 1) and g + 8 (numbers 2 and 3).
+// The matrices of a warp, gathered from its lanes as the PTX manual says ("Matrix fragments for mma.m16n8k16"). Lane l holds
+// these elements, with g = l / 4 and t = l % 4:
+// - of a rows g and g + 8 (registers 0 and 1) in columns 2 t, 2 t + 1, and 8 columns further the same (registers 2 and 3)
+// - of b column g in rows 2 t, 2 t + 1 (register 0) and 8 rows further (register 1)
+// - of d columns 2 t, 2 t + 1 in row g (numbers 0 and 1) and in row g + 8 (numbers 2 and 3)
 struct Matrices {
   float a[16][16], b[16][8];
 };
@@ -31,9 +32,9 @@ float towards_zero(double x) {
   return std::abs(static_cast<double>(nearest)) > std::abs(x) ? std::nextafter(nearest, 0.0F) : nearest;
 }
 
-// As measured on A100 (Fasi et al. 2021, Khattak and Mikaitis 2025): the sum and eight products are exact, their significands are
-// aligned to the largest, what lies below one bit more than a float has is cut off, and so is the result.
-// `bits`: that are kept below a float's 24.
+// A sum of products, as A100 was measured to add eight (Fasi et al. 2021, Khattak and Mikaitis 2025). The products are exact.
+// Significands of all terms are aligned to the largest. What lies further than `bits` bits below a float's 24 is cut off. The
+// result is cut off to a float.
 template <std::size_t count>
 float add_products(float sum, const Term (&terms)[count], int bits = 1) {
   int largest = exponent_of(sum);

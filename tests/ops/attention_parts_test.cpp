@@ -1,5 +1,5 @@
-// Attention by parts of the keys, as ranks that pass keys round a ring have it: what the parts make together is what one call
-// makes, up to rounding.
+// Attention by parts of the keys, as ranks that pass keys round a ring compute it. The parts together make what one call makes,
+// up to rounding.
 
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ void expect_near(const Outputs& a, const Outputs& b, double tolerance) {
 
 class AttentionParts : public testing::TestWithParam<Whole> {
  protected:
-  /// Of other lengths, one of them a row; some longer than those before them, some shorter.
+  /// Runs of different lengths, one of them a row: some are longer than the one before, some shorter.
   static std::vector<ops::PositionRun> runs(const Whole& w) {
     const std::int64_t third = w.rows / 3;
     return {{0, third}, {third, 1}, {third + 1, third - 2}, {2 * third - 1, w.rows - 2 * third + 1}};

@@ -1,5 +1,5 @@
-// Some of the queries, as a rank of context parallelism has them when it has gathered all keys: what they make is theirs alone,
-// but for their part of the keys' gradients.
+// Attention of some of the queries, as a rank of context parallelism computes it when it has gathered all keys. The rank has o
+// and dq of its queries to itself, and makes a part of the keys' gradients.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ struct Inputs {
   HostTensor q, k, v, d_o;
 };
 
-/// Of the queries of some positions; dk and dv have all rows, and NaN where nothing was written.
+/// The results for the queries of some positions. dk and dv have all rows, with NaN where nothing was written.
 struct Outputs {
   HostTensor o, dq, dk, dv;
 };

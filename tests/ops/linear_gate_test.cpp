@@ -44,8 +44,8 @@ TEST_P(LinearGate, EqualsReference) {
   }
 }
 
-// As the feed-forward layer uses it: gate and up are halves of one matrix, the backward pass writes halves of another, and
-// what was multiplied takes the place of one factor.
+// The feed-forward layer uses it so: gate and up are halves of one matrix, and the backward pass writes halves of another. Their
+// product activation(gate) * up takes the place of up.
 TEST_P(LinearGate, HalvesOfOneMatrixAndInPlace) {
   constexpr std::int64_t rows = 21, hidden = 83;
   const Inputs in(rows, 40, hidden);

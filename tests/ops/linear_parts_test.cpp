@@ -1,5 +1,5 @@
-// Products that are made in parts, one after the other, as of a matrix that is leased tile by tile: with f32 sums between the
-// parts, and the epilogue behind the last.
+// Products that are made in parts, one after the other, as for a matrix that is leased tile by tile. Sums between the parts are
+// f32, and the epilogue is done behind the last part.
 
 #include <gtest/gtest.h>
 

@@ -144,7 +144,7 @@ TEST_P(Products, LargeShapesTakeEveryWay) {
       }
 }
 
-// Of A; tiles then read a copy.
+// Rows of A lie a multiple of 4 KiB apart here. Tiles then read a copy.
 TEST_P(Products, RowsThatCrowdACacheChangeNothing) {
   std::mt19937 random(9);
   Team team(GetParam());

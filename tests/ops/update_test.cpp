@@ -121,8 +121,8 @@ TEST(Update, SgdMayLeaveItsGradientAsItIs) {
   }
 }
 
-// PyTorch 2's AdamW from zero moments with lr 0.01, betas (0.9, 0.95), eps 1e-8, weight decay 0.1: the first step is
-// p (1 - lr decay) - lr sign(g), to the relative size of eps.
+// PyTorch 2's AdamW from zero moments has the first step `p (1 - lr decay) - lr sign(g)`, to the relative size of eps. Here lr is
+// 0.01, betas are (0.9, 0.95), eps is 1e-8 and the weight decay 0.1.
 TEST(Update, FirstStepIsTheSignOfTheGradient) {
   const auto ops = ops::make_reference_ops();
   State state(50);

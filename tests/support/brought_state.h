@@ -1,7 +1,7 @@
 #pragma once
 
-// Training state that lies elsewhere: each visit brings a range into one of two buffers, the next one while the last is in use,
-// and writes back what was to be changed. Buffers are spoilt between uses, so that what outlives a visit shows.
+// Training state that lies elsewhere. A visit brings a range into one of two buffers, and the next range into the other one
+// meanwhile. It writes back what was to be changed. Buffers are spoilt between uses, so that what outlives a visit shows.
 
 #include <algorithm>
 #include <array>

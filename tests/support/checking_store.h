@@ -1,8 +1,8 @@
 #pragma once
 
-// A parameter store that lends each lease a copy of its part, which is no number when the lease has ended, and writes down what
-// it is asked for. What reads weights outside of a lease, or more of them than it has leased, gives results that are no numbers;
-// ranks whose records differ would wait for each other for ever where a lease is a collective.
+// A parameter store that lends each lease a copy of its part, and writes down what it is asked for. The copy becomes NaN when the
+// lease has ended. So a read of weights outside of a lease, or of more than was leased, gives NaN. Ranks must have equal records:
+// otherwise they would wait for each other for ever where a lease is a collective.
 
 #include <algorithm>
 #include <cstdlib>

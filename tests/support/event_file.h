@@ -45,7 +45,7 @@ class EventReader {
     return events;
   }
 
-  /// Of all files of a folder, in the order of their names.
+  /// The paths of all event files in a folder, in the order of their names.
   static std::vector<std::filesystem::path> files(const std::filesystem::path& folder) {
     std::vector<std::filesystem::path> paths;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// A tiny model trained on thread ranks that a layout's words lay out, and what all of them are left with: whole tensors by name,
-// so that layouts compare with each other and with one rank.
+// A tiny model trained on thread ranks in the layout that words describe. Its result is what all ranks are left with: whole
+// tensors by name. So layouts compare with each other and with one rank.
 
 #include <gtest/gtest.h>
 
@@ -170,7 +170,8 @@ class LayoutRank {
     return engine_->step(batches.mine, batches.targets, number, learning_rate);
   }
   train::StepResult step(int number, double learning_rate = 1e-2) { return step(batches(number), number, learning_rate); }
-  /// Of that step's samples with the weights as they are, without dropout. Every replica has its own. Collective.
+  /// The mean loss of step `number`'s samples with the weights as they are, without dropout. Every replica has its own.
+  /// Collective.
   double mean_loss(int number) {
     const StepBatches batches = this->batches(number);
     double sum = 0;

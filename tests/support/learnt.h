@@ -89,8 +89,8 @@ inline void learn(TinyStages& model, const Lesson& lesson, Learnt& learnt) {
   if (lesson.late_weights) stage.backward_weight(Microbatch{lesson.microbatches - 1});
 }
 
-/// Adds what `rank` has of the whole model's gradients. is_part(role): a rank's gradient of what no rank cuts is a part of a sum;
-/// otherwise it is equal on all ranks.
+/// Adds what `rank` has of the whole model's gradients. A parameter that no rank cuts has a gradient on every rank. Where
+/// is_part(role), this is a part of a sum; otherwise it is equal on all ranks, and rank 0's counts.
 template <class IsPart>
 void add(Learnt& learnt, TinyStages& model, int rank, const IsPart& is_part) {
   using arch::Role;

@@ -131,8 +131,8 @@ inline HostTensor rows_of(const HostTensor& whole, std::int64_t length, const op
 /// From a bf16 number to the next one.
 inline double bf16_step(float x) { return x == 0 ? 0x1p-133 : std::ldexp(1.0, std::max(std::ilogb(x), -126) - 7); }
 
-/// Largest difference, in units of the largest value of `b` (at least 1e-30); infinite where a value is not finite. Of bf16
-/// numbers one step is forgiven: where the exact value lies near the middle between two, either may be stored.
+/// Largest difference, in units of the largest value of `b` (at least 1e-30); infinite where a value is not finite. For bf16 one
+/// step is forgiven: where the exact value lies near the middle between two bf16 numbers, either may be stored.
 inline double distance(const std::vector<float>& a, const std::vector<float>& b, DType type = DType::f32) {
   EXPECT_EQ(a.size(), b.size());
   double largest = 1e-30;
@@ -214,8 +214,9 @@ inline std::string kind_name(const Machine* machine) {
 /// What a kernel made, as numbers.
 using Results = std::vector<HostTensor>;
 
-/// Runs `run` on the reference and on every machine: results must lie within `tolerance` of the reference (distance), and
-/// have equal bits for any number of threads and on any instruction set but for the baseline, which has no fused multiply-add.
+/// Runs `run` on the reference and on every machine. Results must lie within `tolerance` of the reference, measured by
+/// distance(). They must have equal bits for any number of threads and on any instruction set. The baseline, which has no fused
+/// multiply-add, has bits of its own.
 inline void compare_everywhere(const std::function<Results(ops::Ops&)>& run, double tolerance) {
   const std::unique_ptr<ops::Ops> reference = ops::make_reference_ops();
   const Results expected = run(*reference);

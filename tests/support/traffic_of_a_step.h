@@ -8,7 +8,7 @@
 
 namespace lockstep::support {
 
-/// Of all ranks, in the second step.
+/// The traffic of all ranks in the second step.
 inline comm::Traffic traffic_of_a_step(const LayoutRun& run) {
   comm::Traffic of_step;
   std::mutex adding;
@@ -24,7 +24,7 @@ inline comm::Traffic traffic_of_a_step(const LayoutRun& run) {
   return of_step;
 }
 
-/// Bytes that they send by one kind of exchange.
+/// Bytes that all ranks send in a step by one kind of exchange for one purpose.
 inline std::int64_t sent_by_a_step(const LayoutRun& run, comm::Purpose purpose, comm::Collective kind) {
   return traffic_of_a_step(run).at(purpose, kind).sent;
 }

@@ -63,8 +63,8 @@ double fused_polynomial(const std::array<double, 10>& terms, double x) {
   return sum;
 }
 
-/// ln x to some 60 bits, for finite x > 0. With x = m 2^e and m in [sqrt(1/2), sqrt(2)), it is e ln 2 + 2 atanh(s) for
-/// s = (m - 1) / (m + 1), and atanh(s) = s + s^3 / 3 + s^5 / 5 + ... What is left out is below 2^-70 of it.
+/// ln x to some 60 bits, for finite x > 0. With `x = m 2^e` and m in [sqrt(1/2), sqrt(2)), it is `e ln 2 + 2 atanh(s)`. Here
+/// `s = (m - 1) / (m + 1)`, and `atanh(s) = s + s^3 / 3 + s^5 / 5 + ...`; what is left out is below 2^-70 of it.
 Sum logarithm_sum(double x) {
   int exponent = 0;
   double m = std::frexp(x, &exponent);
@@ -82,8 +82,8 @@ Sum logarithm_sum(double x) {
   return exact_sum(sum.high, sum.low + (2 * (rest + tail) + e * ln2_low));
 }
 
-/// e^(high + low). With k the nearest whole number to x / ln 2, it is 2^k e^r for |r| <= ln 2 / 2, and e^r is its series to r^15.
-/// What is left out is below 2^-68.
+/// e^(high + low). With k the nearest whole number to x / ln 2, it is 2^k e^r, where |r| <= ln 2 / 2. The series of e^r goes to
+/// r^15; what is left out is below 2^-68.
 double exponential_of(const Sum& x) {
   if (std::isnan(x.high)) return x.high;
   if (x.high > 710) return std::numeric_limits<double>::infinity();

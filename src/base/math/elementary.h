@@ -1,8 +1,8 @@
 #pragma once
 
-// Functions that decide a bit of what a run learns. Those of C libraries differ in their last digits, so here they are as fixed
-// sequences of additions, multiplications, divisions and fused multiply-adds in double: the same bits for every library, compiler
-// and processor. All are within 0.75 units in the last place, but for powers far from 1.
+// Functions that decide a bit of what a run learns. Those of C libraries differ in their last digits. Here each is a fixed
+// sequence of additions, multiplications, divisions and fused multiply-adds in double. So every library, compiler and processor
+// has the same bits. All are within 0.75 units in the last place, but for powers far from 1.
 
 namespace lockstep {
 

@@ -50,8 +50,8 @@ std::vector<std::string_view> words_of() {
   return words;
 }
 
-/// A value that is a text of a form specialises it: read() gives nothing for another text, print() is its inverse; `rule` and
-/// `remedy` are for a text that cannot be read.
+/// A type whose values are texts of a form specialises it. `read()` returns nothing for a text of another form; `print()` is its
+/// inverse. An error about a text that cannot be read tells `rule` and `remedy`.
 template <class T>
 struct Form;
 template <class T>

@@ -47,7 +47,7 @@ class CpuOps final : public Ops {
   void take_sum_grids() override { grids_.take(source_); }
 
  private:
-  /// Of two or three operands.
+  /// The room for the two or three operands that plain passes leave for each other.
   static constexpr std::size_t passes_bytes = std::size_t{16} << 20;
   std::span<float> passes() const { return {reinterpret_cast<float*>(passes_.data()), passes_.size() / sizeof(float)}; }
   std::unique_ptr<Norm> norm_of(NormForm form) const {

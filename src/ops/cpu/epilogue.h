@@ -10,7 +10,7 @@
 namespace lockstep::ops::cpu {
 
 /// y = residual + f(pre), pre = sums + bias; with a gate y = residual + f(gate) * pre. Each value is rounded once, where it is
-/// stored. pre is rounded before f or a gate meets it, stored or not: so reading a text gives the bits of training on it.
+/// stored. Stored or not, pre is rounded before f or a gate meets it. So reading a text gives the bits of training on it.
 struct ForwardContext {
   Rows y, pre_activation, gate, residual, bias;
 };

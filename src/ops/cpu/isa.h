@@ -6,10 +6,11 @@
 //   ScopedIsa scope(isa);
 //   add_ = &HWY_DYNAMIC_DISPATCH(AddRows);   // a plain function pointer from here on
 //
-// so that families of several instruction sets live in one process and tests compare them. The compiled targets are the
-// baseline (SSSE3), AVX2 and AVX3 (HWY_DISABLED_TARGETS in cmake/Compiler.cmake), or NEON. The baseline has no fused
-// multiply-add: its bits differ from those of the others, which agree with each other. avx512_bf16 has the kernels of avx512, and
-// the instruction for products of two bf16 operands that are added in pairs; amx has that of tiles too (product/bf16_way.h).
+// so that families of several instruction sets live in one process and tests compare them. The compiled targets are the baseline
+// (SSSE3), AVX2 and AVX3 (HWY_DISABLED_TARGETS in cmake/Compiler.cmake), or NEON. The baseline has no fused multiply-add: its
+// bits differ from those of the others, which agree with each other. Kernels of avx512_bf16 are those of avx512, but for products
+// of two bf16 operands in pairs, which use its instruction. With amx there is its instruction for tiles, too
+// (product/bf16_way.h).
 
 #include <mutex>
 

@@ -42,11 +42,11 @@ enum class Bf16Order : std::uint8_t {
 std::string_view name_of(Bf16Order order);
 /// Throws UserError for a name that is none of auto, widened, pairs and amx.
 Bf16Order bf16_order_from_name(std::string_view name);
-/// What automatic is on a processor whose best instruction set is `best`, never by a measurement: amx where it is; pairs where
-/// they are multiplied at twice the rate of fp32, on AMD's with the instruction; widened on all others (on Intel's the
-/// instruction has half of fp32's rate), unknown ones included.
+/// What automatic is on a processor whose best instruction set is `best`; `of_amd`: AMD makes it. Where there is amx, it is amx.
+/// AMD's with the instruction take pairs, which have twice the rate of fp32 there. All others take widened, unknown ones
+/// included: Intel's instruction has half of fp32's rate. No measurement decides.
 Bf16Order bf16_order_for(bool of_amd, Isa best);
-/// Of this processor.
+/// What bf16_order_for() gives for this processor.
 Bf16Order usual_bf16_order();
 /// Whether this processor has the instruction of an order that is not automatic.
 bool has_instruction_of(Bf16Order order);

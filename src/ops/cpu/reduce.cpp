@@ -148,8 +148,8 @@ class CpuReduce final : public Reduce {
 
   using Digits = std::array<std::int64_t, exact_digits>;
 
-  // Squares are exact in double, of 48 bits. They are rounded to multiples of 2^(32 i - exact_bias), from such an i on that the
-  // sum of a chunk's has 53 bits, then what is left to multiples of the next lower one, until nothing is left.
+  // Squares are exact in double, of 48 bits. They are first rounded to multiples of 2^(32 i - exact_bias), with i so large that
+  // 53 bits hold a chunk's sum. What is left is rounded for the next lower i, until nothing is left.
   Digits digits_of_chunk(const float* x, std::int64_t count) const {
     Digits digits{};
     const std::int32_t bits = largest_(x, count);

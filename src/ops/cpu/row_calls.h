@@ -11,7 +11,7 @@
 
 namespace lockstep::ops::cpu {
 
-/// Of Norm's forward pass.
+/// The tensors of Norm's forward pass.
 struct NormTensors {
   const Tensor &n, &stats, &x, &gain, &bias, &residual;
   NormForm form;

@@ -21,8 +21,8 @@ struct TableRows {
   std::int64_t first = 0, count = 0;
 };
 
-/// Those of `tokens` that have a row, by its number, in order of row, then of place, in part of
-/// `memory`, which holds at least twice as many as there are tokens. Places count from `first_place`.
+/// The places of those of `tokens` that have a row in the table, in order of row, then of place. They lie in a part of `memory`,
+/// which holds at least twice as many as there are tokens. Places count from `first_place`.
 std::span<const TokenPlace> sort_by_row(std::span<const std::int32_t> tokens, const TableRows& table, std::int32_t first_place,
                                         std::span<TokenPlace> memory);
 

@@ -10,8 +10,8 @@
 
 namespace lockstep::ops::cuda {
 
-/// How a product with a bf16 operand adds: as that of the widened operands, with the CPU's bits, or by tensor cores, whose order
-/// is their own, and for which an operand in f32 is rounded to bf16. In both an element depends on its row, its column and K
+/// How a product with a bf16 operand adds. Widened: as the product of the widened operands, with the CPU's bits. Tensor cores: in
+/// an order of their own, where an f32 operand is rounded to bf16 first. In both an element depends on its row, its column and K
 /// alone.
 enum class Bf16Products : std::uint8_t { widened, tensor_cores };
 

@@ -1,5 +1,5 @@
-// Token and position rows. The places of a token are found as a chain from its first one, so that one block of threads adds them
-// in order; nothing is sorted, and there are no atomics.
+// Token and position rows. All places of a token form a chain from its first one. So one block of threads adds them in order,
+// without sorting and without atomics.
 
 #include "base/checked.h"
 #include "ops/cuda/device/each.cuh"

@@ -89,8 +89,8 @@ struct DigitsShared {
   double sums[most_warps], rests[most_warps];
 };
 
-/// parts[c]: the exact sum of chunk c's squares in digits. Squares are exact in double. They are rounded to multiples of
-/// 2^(32 i - exact_bias), from such an i on that their sum has 53 bits, then what is left to those of the next lower one.
+/// parts[c]: the exact sum of chunk c's squares in digits. Squares are exact in double. They are first rounded to multiples of
+/// 2^(32 i - exact_bias), with i so large that 53 bits hold their sum. What is left is rounded for the next lower i.
 template <class S>
 __global__ void __launch_bounds__(reduce_threads) digits_kernel(std::int64_t* parts, const S* x, std::int64_t count) {
   auto& shared = shared_memory<DigitsShared>();

@@ -22,7 +22,7 @@ struct Query {
   std::int64_t lse;                  // element of lse and delta
   const std::int32_t* pages = nullptr;
 
-  /// Of k and v.
+  /// The row of k and v that has key `key`.
   std::int64_t row_of(std::int64_t key) const {
     return pages == nullptr ? key_row + key : pages[key / page_keys] * page_keys + key % page_keys;
   }

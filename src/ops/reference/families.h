@@ -9,9 +9,9 @@
 
 namespace lockstep::ops::reference {
 
-/// Of every family: `observer` is told of its ops; null: none.
+/// The reference of each family of ops. `observer` hears of its ops; null: nobody does.
 std::unique_ptr<Linear> make_linear(OpObserver* observer);
-/// `centred`: LayerNorm; RMSNorm otherwise.
+/// LayerNorm or a kind of RMSNorm, as `form` says.
 std::unique_ptr<Norm> make_norm(NormForm form, OpObserver* observer);
 std::unique_ptr<SplitNorm> make_split_norm(OpObserver* observer);
 std::unique_ptr<Rotary> make_rotary(OpObserver* observer);

@@ -123,7 +123,7 @@ class OneRequest final : public httplib::Server {
     answer.set_content_provider(own.type.c_str(), provide);  // it knows no chunks: the connection's end is the answer's
   }
 
-  // Of version 0.11 (Debian 12) and of 0.16 and later (Debian 13).
+  // The library's process_request() has few parameters in version 0.11 (Debian 12), and more in 0.16 and later (Debian 13).
   template <class Self>
   static bool process(Self& self, httplib::Stream& stream, bool& closed, const std::function<void(httplib::Request&)>& route) {
     if constexpr (requires { self.process_request(stream, false, closed, route); }) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// Attention on the CPU (task.h says how it adds). A call is cut into tasks that workers take one by one: forward,
-// runs of queries of a head; backward, blocks of 64 keys of a key/value head, which add to dq in the order of the blocks,
-// one close behind the other, so that a single head keeps a team busy. How it is cut changes no bit.
+// Attention on the CPU (task.h says how it adds). A call is cut into tasks that workers take one by one. A forward task is a run
+// of queries of a head. A backward task is a block of 64 keys of a key/value head. Blocks add to dq in their order, one close
+// behind the other, so that a single head keeps a team busy. The cut changes no bit.
 
 #include <cstdint>
 #include <memory>

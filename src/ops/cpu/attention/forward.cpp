@@ -1,5 +1,5 @@
-// Attention's forward kernel: for a run of queries of one head, blocks of 64 keys in order; in a block, 48 rows at a time:
-// scores, online softmax, weights times values.
+// Attention's forward kernel. A run of queries of one head goes through blocks of 64 keys in order. In a block 48 rows at a time
+// go through scores, online softmax, and weights times values.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/attention/forward.cpp"
@@ -53,15 +53,15 @@ struct ForwardSpace {
 /// whole lanes.
 HWY_INLINE Index computed(Index seen) { return std::min((seen + tile_rows - 1 + lanes - 1) / lanes * lanes, key_block); }
 
-/// What of a block rows see: all, keys up to one, or keys from one to one.
+/// Which keys of a block its rows see: all, those up to a last one, or those from a first one to a last one.
 enum class Mask : std::uint8_t { none, end, both };
 
-/// Of `width` keys from `j` those before `end`.
+/// A mask of the `width` keys from `j` on: those before `end`.
 HWY_INLINE auto up_to(Index end, Index j) {
   return hn::FirstN(Tag(), static_cast<std::size_t>(std::clamp<Index>(end - j, 0, width)));
 }
 
-/// Of `width` keys from `j` those that a row sees.
+/// A mask of the `width` keys from `j` on: those that a row sees, which are keys `hidden` to `seen` - 1.
 template <Mask mask>
 HWY_INLINE auto seen_of(Index hidden, Index seen, Index j) {
   if constexpr (mask == Mask::both) {

@@ -4,10 +4,10 @@
 // attention.h cuts a call into tasks and deals them out; forward.cpp and backward.cpp compute them for
 // every instruction set.
 //
-// Order of additions (numerics.md section 3), the same for every cut: scores are one fma chain over the head's elements;
-// keys come in blocks of 64 from key 0, products over a block are one chain and blocks are merged in order. Dead terms of a
-// chain (masked weights are 0) may be left out: they change at most the sign of a zero, and results are stored as x + 0.
-// What a caller stores as bf16 is widened when it is read, and a result is rounded once, when it is complete.
+// The order of additions (numerics.md section 3) is the same for every cut. Scores are one fma chain over the head's elements.
+// Keys come in blocks of 64 from key 0. Products over a block are one chain, and blocks are merged in order. Dead terms of a
+// chain (masked weights are 0) may be left out. They change at most the sign of a zero, and results are stored as x + 0. What a
+// caller stores as bf16 is widened when it is read. A result is rounded once, when it is complete.
 
 #include <algorithm>
 #include <atomic>
@@ -76,7 +76,7 @@ struct ForwardTask {
   ThinKernel thin = nullptr;            ///< for one row: scores of keys that are not packed
   const std::int32_t* pages = nullptr;  ///< by blocks of keys, the blocks of k and v that have them; nullptr: they lie in order
 
-  /// Of k or v, the row of a key, which those of its block follow.
+  /// The row of k or v (`stored`) that has `key`. The rows of the other keys of its block follow it.
   StoredRows at(const StoredRows& stored, std::int64_t key) const {
     return stored.from(pages == nullptr ? key : pages[key / key_block] * key_block + key % key_block);
   }

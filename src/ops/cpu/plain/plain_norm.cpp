@@ -1,5 +1,5 @@
-// Layer and RMS normalisation one operation at a time, each a pass over all rows: the sums and roundings of norm.cpp in its
-// order, so its bits, and its memory traffic many times over.
+// Layer and RMS normalisation one operation at a time, each a pass over all rows. Sums and roundings are those of norm.cpp in its
+// order, so the bits are equal. The memory traffic is many times that of norm.cpp.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/plain/plain_norm.cpp"

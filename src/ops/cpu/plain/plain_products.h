@@ -1,8 +1,9 @@
 #pragma once
 
-// The layers' products as plain loops (kernels.products=plain): blocked for the caches and vectorised by the compiler, without
-// packed panels, tiles of several rows or fetching ahead. Of B only what lies across k, or is bf16, is copied first. Their
-// additions have the order of our own product, and so its bits: what these loops are slower by is what that product is worth.
+// The layers' products as plain loops (kernels.products=plain). They are blocked for the caches and vectorised by the compiler,
+// without packed panels, tiles of several rows or fetching ahead. B is read in place, but copied first where it is transposed or
+// bf16. The additions have the order of our own product, and so its bits. What the loops are slower by is what that product is
+// worth.
 
 #include <cstdint>
 

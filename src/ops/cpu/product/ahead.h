@@ -12,8 +12,8 @@
 
 namespace lockstep::ops::cpu {
 
-/// Parts of matrices. A tile fetches a run, a cache line or two from each of 64 rows: all at once they would wait for memory (a
-/// fifth of the time of a product with few rows).
+/// Parts of matrices that tiles fetch in runs: a cache line or two from each of 64 rows. Fetched all at once they would wait for
+/// memory (a fifth of the time of a product with few rows).
 class Ahead {
  public:
   static constexpr std::size_t most_parts = 8;

@@ -1,18 +1,18 @@
 #pragma once
 
 // Two more orders of additions of bf16 products. In both, blocks of 256 k are sums from zero, added in order by ordinary fp32
-// additions, as in the first order. In a block denormals count as zero: as an element, and as what an addition gives (which
-// then is a zero of its sign). Every addition rounds to nearest even. Which NaN comes of NaNs is left open.
+// additions, as in the first order. In a block denormal elements count as zero. A denormal sum counts as a zero of its sign.
+// Every addition rounds to nearest even. Which NaN comes of NaNs is left open.
 //
-// Pairs are those of vdpbf16ps of AVX-512-bf16.
-// Of elements (a, b) at k and k + 1, k even, the one at k + 1 is added first, then the one at k, each by a fused multiply-add
-// in fp32. That is the operation in Intel's manual (volume 2, VDPBF16PS: "FP32 FMA with daz in, ftz out and RNE rounding", MXCSR
-// neither read nor written, element 2i+1 before 2i), and what Bochs computes. A K that is odd counts as one more, with zeros as
-// its last elements.
+// The order of pairs is that of vdpbf16ps of AVX-512-bf16. A pair is the elements (a, b) at k and `k + 1`, k even. The product at
+// `k + 1` is added first, then the one at k, each by a fused multiply-add in fp32. Intel's manual (volume 2, VDPBF16PS) gives
+// this operation: "FP32 FMA with daz in, ftz out and RNE rounding", element 2i+1 before 2i. MXCSR is neither read nor written.
+// Bochs computes the same. A K that is odd counts as one more, with zeros as its last elements.
 //
-// The third order is that of tdpbf16ps of AMX. Of 32 k the products at even k are one chain of fused multiply-adds from zero, in
-// order of k, and those at odd k another. The two are added, and what that gives is added to the block's sum. That is the
-// operation in the manual (volume 2, TDPBF16PS). A K that is no multiple of 32 counts as one, with zeros as its last elements.
+// The third order is that of tdpbf16ps of AMX, which takes 32 k at a time. Their products at even k are one chain of fused
+// multiply-adds from zero, in order of k; those at odd k are another. The two are added, and what that gives is added to the
+// block's sum. The manual gives this operation (volume 2, TDPBF16PS). A K that is no multiple of 32 counts as one, with zeros at
+// its end.
 
 #include <cstdint>
 

@@ -26,11 +26,11 @@ constexpr std::int64_t long_rows = 192;
 constexpr std::int64_t long_stripe = 192;
 // Whole tiles of 14 rows, and with those of 6 no more than there is room for.
 constexpr std::int64_t most_strip_rows = 98;
-// Of a second-level cache: where columns of A are read in place, only B is packed, and a stripe of it, which serves all rows,
-// stays in so much.
+// Half of a second-level cache. Where columns of A are read in place, only B is packed. A packed stripe of B serves all rows, and
+// stays in this half.
 constexpr std::int64_t half_cache = 2 * near_floats;
-// From so many rows a worker on, and where they have more elements of A and C than B has, every worker packs all of B and keeps
-// to its own rows: they are in its cache from the op before, and stay there for the one after.
+// A worker with at least so many rows packs all of B and keeps to its rows, if their elements of A and C outnumber B's. The rows
+// are in its cache from the op before, and stay there for the one after.
 constexpr std::int64_t own_rows = 192;
 // Rows so few that packing weighs more than an uneven end.
 constexpr std::int64_t few_rows = long_rows / 2;

@@ -77,7 +77,7 @@ struct RowOfPairs {
 };
 
 // `panel` words of one row of k. A panel that is no multiple of a vector spills into the next k's place, which is written
-// afterwards; the last k of a block, and the end of a row, go one by one.
+// afterwards. The last k of a block and the end of a row are copied word by word, so that they do not spill.
 template <std::int64_t panel, class Row>
 HWY_INLINE void CopyRow(const Row& row, std::int64_t columns, bool may_spill, float* to) {
   const hn::CappedTag<float, 16> d;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Copies an operand of the product into the order in which the microkernel reads it: as floats, or bf16 as words of the two of
-// k and k + 1, k even, the first in the low half (after an odd K a zero). Bit-neutral.
+// Copies an operand of the product into the order in which the microkernel reads it. It is copied as floats, or bf16 as words of
+// two. A word has the elements at k and k + 1, k even, the first in the low half; after an odd K a zero. Bit-neutral.
 
 #include <cstdint>
 
@@ -24,11 +24,11 @@ struct PackSource {
   std::int64_t tiled = 0;  ///< columns at the beginning, in whole tiles (tiles.h), that lie in them
 };
 
-/// Packs into panels of `panel` columns, cut into blocks of k_block: as floats element (k, column) lies at
+/// Packs into panels of `panel` columns, cut into blocks of k_block. As floats element (k, column) lies at
 ///   to[block * k_block * width + p * kc * panel + (k - block * k_block) * panel + column % panel]
-/// with p = column / panel, block = k / k_block, kc = the block's k and width = columns rounded up to panels; as words it is
-/// the same with k, kc and k_block in words. What pads the last panel is any finite or non-finite number of the operand or zero;
-/// no result depends on it.
+/// with p = column / panel, block = k / k_block and kc = the block's k. The width is the number of columns, rounded up to panels.
+/// As words it is the same with k, kc and k_block in words. The last panel is padded with any number of the operand, finite or
+/// not, or with zero; no result depends on it.
 struct Packing {
   /// `panel` is 6, 14, 16 or 32 (words: 14 or 32): a tile's rows or columns.
   void (*straight)(const PackSource& source, std::int64_t panel, float* to);

@@ -66,9 +66,9 @@ struct ProductTask {
   float* sums = nullptr;       ///< [m] or null, with a_transposed: (+)= the sum over k of A, taken while A is in cache
   SumRows sum_rows = nullptr;  ///< who takes it
 
-  /// Tiles of so many rows, whose words have `depth` elements, do not read A where it lies: a strip of it is copied first.
-  /// Elements become words on the way, where they are none yet; lines a multiple of 4 KiB apart crowd a first-level cache, which
-  /// has 8 to 12 places for such addresses; tiles of up to 8 rows (AVX2's) read columns of A from packed strips alone.
+  /// Whether a strip of A is copied first, and not read where it lies. `tile_rows` are a tile's rows, `depth` the elements of its
+  /// words. The copy makes words of elements that are none yet. It avoids lines a multiple of 4 KiB apart: a first-level cache
+  /// has 8 to 12 places for such addresses. Tiles of up to 8 rows (AVX2's) read columns of A from packed strips alone.
   bool copies_a(std::int64_t tile_rows, std::int64_t depth) const {
     const bool aligned = reinterpret_cast<std::uintptr_t>(a) % sizeof(float) == 0 && a_stride % 2 == 0;
     const bool pairs = a_type == DType::bf16 && depth == 2 && !a_transposed && aligned && k % 2 == 0;

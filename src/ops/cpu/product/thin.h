@@ -31,8 +31,8 @@ using ThinKernel = void (*)(const ThinStep&);
 ThinKernel thin_kernel_for(Isa isa);
 /// By AMX, of two bf16 operands.
 void thin_amx(const ThinStep& step);
-/// For two bf16 operands, added by the instruction or as it would (AMX's: null without it): a holds words of two of a row's
-/// elements (bf16_way.h), the last one with a zero after an odd k, and a_stride counts words.
+/// For two bf16 operands, added in the order of the instruction (AMX's: null without it). `a` holds words of two of a row's
+/// elements (bf16_way.h), and a_stride counts words. After an odd k the last word ends with a zero.
 ThinKernel bf16_thin_kernel_for(Isa isa, Bf16Way way);
 
 }  // namespace lockstep::ops::cpu

@@ -114,7 +114,7 @@ struct WholeGroup {
     if (!stream) return Store16(value, to);
     for (std::size_t k = 0; k < vector_count; ++k) StreamAs(floats_tag, value.v[k], to + k * vector_lanes);
   }
-  /// Of numbers in halves (tensor/bfloat16.h).
+  /// Loads fp32 numbers that are stored in halves (tensor/bfloat16.h).
   HWY_INLINE Sixteen Join(const BFloat16* high, const std::uint16_t* low) const {
     Sixteen result;
     for (std::size_t k = 0; k < vector_count; ++k)

@@ -53,8 +53,8 @@ HWY_INLINE void SinCos(WordVec word, FloatVec& sine, FloatVec& cosine) {
   cosine = hn::Xor(hn::IfThenElse(swapped, s, c), cosine_sign);
 }
 
-/// 64 numbers to `to`: elements of blocks first_block .. first_block + 15 of a CounterRng, times std, plus mean. Of a
-/// block's words, 0 and 2 give the radius, 1 and 3 the angle; a pair is (cosine, sine).
+/// Writes 64 numbers to `to`: elements of blocks first_block .. first_block + 15 of a CounterRng, times std, plus mean. A block's
+/// words 0 and 2 give the radius, 1 and 3 the angle. A pair of numbers is (cosine, sine).
 HWY_INLINE void Normal64(float* to, std::uint64_t first_block, std::uint32_t key0, std::uint32_t key1, float mean, float std) {
   for (std::size_t k = 0; k < 16; k += block_lanes) {
     const BlockVec index = hn::Iota(blocks_tag, first_block + k);

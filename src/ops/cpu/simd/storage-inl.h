@@ -1,6 +1,6 @@
-// Vectors of floats from and to memory of a storage type, included once per Highway target (so it has no include guard) after
-// hwy/highway.h: f32 as it is; bf16 widened (exact) and rounded to nearest even, NaN to NaN. In integers, because the versions
-// of Highway round differently.
+// Vectors of floats from and to memory of a storage type. f32 stays as it is. bf16 is widened (exact) and rounded to nearest
+// even, NaN to NaN. Rounding is done in integers, because the versions of Highway round differently. The file is included once
+// per Highway target, so it has no include guard; hwy/highway.h comes before it.
 
 #include <cstdint>
 #include <type_traits>

@@ -1,9 +1,8 @@
 // Functions of a vector of floats, included once per Highway target (so it has no include guard) after hwy/highway.h.
 //
-// Every function is one fixed sequence of operations, so its result does not depend on the vector's width: AVX2 and AVX-512
-// give equal bits (the baseline has no fused multiply-add and differs). NaN goes through. Errors against the exact value:
-// Exp within 4 units in the last place, Tanh and Erf within 7; GELUs and SiLU within
-// 4e-7 max(1, |x|).
+// Every function is one fixed sequence of operations, so its result does not depend on the vector's width. AVX2 and AVX-512 give
+// equal bits; the baseline has no fused multiply-add and differs. NaN goes through. Errors against the exact value: Exp within 4
+// units in the last place, Tanh and Erf within 7; GELUs and SiLU within 4e-7 max(1, |x|).
 
 #include <cstdint>
 #include <limits>

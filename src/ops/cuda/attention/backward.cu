@@ -1,5 +1,5 @@
-// Attention's backward kernels. Weights are computed again from lse. dk and dv of a block of 64 keys are summed over blocks of
-// queries in order, head by head; dq of a tile of queries over blocks of keys in order.
+// Attention's backward kernels. Weights are computed again from lse. A block of 64 keys sums its dk and dv over blocks of queries
+// in order, head by head. A tile of queries sums its dq over blocks of keys in order.
 
 #include "ops/cuda/attention/tile.cuh"
 

@@ -1,6 +1,6 @@
-// Attention's backward kernels on tensor cores. A tile of keys stays while queries that see them come by, head by head, and dk
-// and dv are summed; or a tile of queries stays while keys come by, and dq is summed. Both make weights again from lse. The rows
-// that stay are left operands of all products, so that weights never leave registers.
+// Attention's backward kernels on tensor cores. For dk and dv a tile of keys stays, and queries that see them come by, head by
+// head. For dq a tile of queries stays, and keys come by. Both make weights again from lse. The rows that stay are left operands
+// of all products, so that weights never leave registers.
 
 #include "ops/cuda/attention/tensor_tile.cuh"
 
@@ -60,7 +60,7 @@ struct Call {
   __device__ __forceinline__ int position() const { return static_cast<int>(queries.position); }
   __device__ __forceinline__ int query_end() const { return static_cast<int>(queries.end()); }
   __device__ __forceinline__ int keys() const { return static_cast<int>(queries.keys); }
-  /// Of a query, or of the nearest that there is.
+  /// The first key that the query at `place` sees. For a place without a query it is that of the nearest query.
   __device__ __forceinline__ int first_seen(int place) const {
     const int last = query_end() - 1, near = place > last ? last : (place < position() ? position() : place);
     return static_cast<int>(queries.first_seen(near, heads.shape.first_key));
@@ -191,8 +191,8 @@ __device__ __forceinline__ void finish(const ResultRows& to, bool further, const
   }
 }
 
-/// Where what comes by begins and ends, of keys that stay: queries from the first that sees one of them on, to the last whose
-/// document has one of the keys.
+/// Finds the queries that come by a tile of keys. The first one sees one of the keys. The last one is the last whose document has
+/// one of the keys.
 template <class Of>
 __device__ __forceinline__ void find_queries(const Call& call, Walk& walk) {
   const int from = call.position() > walk.place ? call.position() : walk.place;

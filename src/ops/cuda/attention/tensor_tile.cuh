@@ -244,8 +244,8 @@ inline ResultRows result_rows(const Tensor& t, std::int64_t head_size) {
   return {stored_rows(t), reinterpret_cast<std::uintptr_t>(t.data) % pair == 0 && t.stride() % 2 == 0 && head_size % 2 == 0};
 }
 
-/// Which tiles of which heads blocks of a grid have: those of some heads after the other, whose keys the L2 cache has room for,
-/// of these the longest tiles first.
+/// The tile and head of each block of a grid. Heads go in groups, one group after the other; the L2 cache has room for a group's
+/// keys. Within a group the longest tiles come first.
 struct TileOrder {
   std::int64_t tiles, heads, group;
   struct Place {

@@ -1,7 +1,7 @@
 #pragma once
 
-// A tile of 64 queries and 64 keys of one head, for 256 threads. Thread t has rows 4 (t / 16) to 4 (t / 16) + 3 and, of 64
-// columns, those that t % 16 is the rest of by 16: half a warp has four rows' lanes.
+// A tile of 64 queries and 64 keys of one head, for 256 threads. Thread t has four rows, from 4 (t / 16) on. It has every 16th of
+// 64 columns, from t % 16 on. So the 16 threads of half a warp share four rows.
 
 #include <limits>
 
@@ -143,7 +143,7 @@ struct Heads {
   __device__ __forceinline__ float factor(std::int64_t sample, std::int64_t head, std::int64_t query, std::int64_t key) const {
     return keeps(sample, head, query, key) ? mask.kept : 0.0F;
   }
-  /// Of a weight in its query's mask.
+  /// The index of a weight in its query's dropout mask.
   __device__ __forceinline__ std::int64_t index_of(std::int64_t head, std::int64_t key) const {
     return first_index + head * index_stride + shape.first_key + key;
   }

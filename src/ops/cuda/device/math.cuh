@@ -109,7 +109,7 @@ __device__ __forceinline__ Slope gelu_tanh_slope(float x) {
   return times_sigmoid_slope(x, gelu_tanh_power(x), x * slope);
 }
 
-/// f(x). Of ReLU the sign of a zero is that of a product's epilogue.
+/// f(x). ReLU of a zero has the sign that a product's epilogue gives it.
 __device__ __forceinline__ float activate(Activation f, float x) {
   switch (f) {
     case Activation::gelu:

@@ -1,8 +1,10 @@
 #pragma once
 
-// What C++ has no words for: a block's shared memory, and instructions of PTX ISA 8.0 for sm_80 and newer: asynchronous copies
-// (section 9.7.9.25), matrices of shared memory in registers (9.7.14.5.15), products of tensor cores (9.7.14.5.14), and functions
-// that are near the exact ones (9.7.3).
+// What C++ has no words for: a block's shared memory, and instructions of PTX ISA 8.0 for sm_80 and newer. They are:
+// - asynchronous copies (section 9.7.9.25)
+// - matrices of shared memory in registers (9.7.14.5.15)
+// - products of tensor cores (9.7.14.5.14)
+// - functions that are near the exact ones (9.7.3)
 
 #include <cuda_runtime.h>
 

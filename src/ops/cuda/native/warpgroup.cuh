@@ -8,8 +8,9 @@
 
 namespace lockstep::ops::cuda {
 
-/// What describes an operand in shared memory (section 9.7.15.5.1): rows of 128 bytes, swizzled by 128 bytes; 1,024 bytes from 8
-/// rows to the next 8, 8,192 bytes from 64 columns to the next 64 where neighbours in memory are neighbours in the result.
+/// The descriptor of an operand in shared memory (section 9.7.15.5.1). Rows have 128 bytes, swizzled by 128 bytes. Eight rows are
+/// 1,024 bytes from the next eight. Where neighbours in memory are neighbours in the result, 64 columns are 8,192 bytes from the
+/// next.
 __device__ __forceinline__ std::uint64_t operand_descriptor(const void* at) {
   constexpr std::uint64_t fixed = std::uint64_t{8192 >> 4} << 16U | std::uint64_t{1024 >> 4} << 32U | std::uint64_t{1} << 62U;
   return fixed | (shared_address(at) & 0x3FFFFU) >> 4U;

@@ -22,7 +22,7 @@ struct Finish {
   StoredRows bias = {}, residual = {};     ///< forward
   StoredRows d_gate = {}, activated = {};  ///< input
 
-  /// Of neighbours from column j on, of which `count` are in the matrix.
+  /// Finishes neighbours in row i from column j on, of which the first `count` are in the matrix.
   __device__ __forceinline__ void operator()(std::int64_t i, std::int64_t j, Eight& sums, std::int64_t count) const {
     input ? finish_input(i, j, sums, count) : finish_forward(i, j, sums, count);
   }

@@ -40,7 +40,7 @@ struct KBlocks {
 template <bool along>
 class Copies {
  public:
-  /// Of rows from `first` on, k from `k` to `end`.
+  /// For up to `tile` rows from `first` on, of `count` in all, and for k from `k` to `end`.
   __device__ Copies(const Operand& from, std::int64_t first, std::int64_t count, std::int64_t k, std::int64_t end)
       : copies_(from.copies),
         narrow_(from.narrow),

@@ -1,9 +1,9 @@
 #include "ops/cpu/product/microkernel.h"
 
-// `op` adds a product: vfmadd231ps of floats, vdpbf16ps of words of two bf16 (product/bf16_way.h), which have the same registers.
-// Sums of row i: zmm(4 + 2 i) and zmm(5 + 2 i). A block's row of B: zmm0, zmm1. Where another program shares the core (a second
-// hardware thread), the tile is bound by the instructions that the core can issue: reading A's element inside both multiply-adds
-// (READ_TWICE) takes one less than broadcasting it first, to zmm2 and zmm3 in turn (ROW). All rows so would be bound by loads.
+// `op` adds a product: vfmadd231ps of floats, or vdpbf16ps of words of two bf16 (product/bf16_way.h). Both have the same
+// registers. Sums of row i: zmm(4 + 2 i) and zmm(5 + 2 i). A block's row of B: zmm0, zmm1. READ_TWICE reads A's element inside
+// both multiply-adds; ROW broadcasts it first, to zmm2 and zmm3 in turn. READ_TWICE needs one instruction less, which counts
+// where a second hardware thread shares the core's rate of issue. Loads would bound a tile whose rows are all read twice.
 #define ROW(op, address, factor, low, high)                                                                                  \
   "vbroadcastss " address ", %%zmm" factor "\n\t" op " %%zmm0, %%zmm" factor ", %%zmm" low "\n\t" op " %%zmm1, %%zmm" factor \
   ", %%zmm" high "\n\t"

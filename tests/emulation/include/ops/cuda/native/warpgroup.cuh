@@ -22,8 +22,8 @@ float operand_element(const BFloat16* start, int i, int k) {
   return to_float(*std::bit_cast<const BFloat16*>(address));
 }
 
-/// d [64, 128] += a [64, 16] b [16, 128]: a lane has two columns of every eight, of rows lane / 4 and lane / 4 + 8 of its
-/// warp's 16.
+/// d [64, 128] += a [64, 16] b [16, 128]. A warp has 16 rows of d, a lane rows lane / 4 and lane / 4 + 8 of these. In them it has
+/// two columns of every eight.
 template <bool a_along, bool b_along>
 void warpgroup_product(float (&d)[64], const BFloat16* a, const BFloat16* b) {
   const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
