@@ -10,8 +10,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "ops/cpu/product/pairs-inl.h"
 #include "ops/cpu/product/bf16_way.h"
+#include "ops/cpu/product/pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {

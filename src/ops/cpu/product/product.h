@@ -12,10 +12,10 @@
 
 #include "device/memory.h"
 #include "device/team.h"
+#include "ops/cpu/product/bf16_way.h"
 #include "ops/cpu/product/cut.h"
 #include "ops/cpu/product/microkernel.h"
 #include "ops/cpu/product/pack.h"
-#include "ops/cpu/product/bf16_way.h"
 #include "ops/cpu/product/thin.h"
 
 namespace lockstep::ops::cpu {
