@@ -14,8 +14,8 @@ namespace lockstep::comm {
 /// it. `what`: of the texts, for people ("settings"). Collective.
 void demand_agreement(Communicator& world, const std::string& what, const std::string& text);
 
-/// Runs `body`, which is not collective, on every rank, and returns when all have done so. When it throws on some, the error of
-/// the first of them is thrown on all: of the same kind everywhere, with that rank's number in front of the text unless it is 0.
+/// Runs `body`, which is not collective, on every rank, and returns when all have done so. Where it throws on some, the error of
+/// the first of them is thrown on all, of the same kind everywhere. Its text begins with that rank's number, unless that is 0.
 /// Collective.
 void together(Communicator& ranks, const std::function<void()>& body);
 

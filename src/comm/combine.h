@@ -1,8 +1,8 @@
 #pragma once
 
-// The order in which numbers of several ranks are added, on every transport (numerics.md section 3.4): a binary tree over the
-// rank index, split at the largest power of two, in fp32 (fp64 for f64; integers in their own type). bf16 is rounded once, at
-// the end. A mean is the sum divided by the number of ranks.
+// The order in which numbers of several ranks are added, on every transport (numerics.md section 3.4). It is a binary tree over
+// the rank index, split at the largest power of two below the number of ranks. Sums are in fp32; f64 is added in fp64, integers
+// in their own type. bf16 is rounded once, at the end. A mean is the sum divided by the number of ranks.
 
 #include <cstdint>
 #include <span>

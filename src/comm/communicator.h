@@ -4,8 +4,8 @@
 // of dense tensors. Nothing above this header can tell transports apart: a reduction has one order of additions on all of
 // them (comm/combine.h).
 //
-// An operation that another rank does not enter, or enters with another kind, type, size or root, ends with a SystemError on
-// every rank that names it, who is missing and what each rank did last.
+// An operation that another rank does not enter ends with a SystemError on every rank. So does one that another rank enters with
+// another kind, type, size or root. The error names the operation, who is missing and what each rank did last.
 
 #include <cstdint>
 #include <memory>
@@ -62,8 +62,8 @@ class Communicator {
   /// The same ranks for what lies in host memory, whatever their device: times, counts, what they decide together. This group
   /// itself where it carries host memory.
   virtual Communicator& host() { return *this; }
-  /// How long this rank has been blocked in wait(), join() and barrier() so far, in this group, the one that it was split from
-  /// and all that were split from either. Its own share of an operation that is done meanwhile counts.
+  /// Seconds for which this rank has been blocked in wait(), join() and barrier() so far. They are of this group, the one that it
+  /// was split from and all that were split from either. The rank's own share of an operation that is done meanwhile counts.
   double waited_seconds() const { return traffic().total().waited; }
   /// All that was exchanged so far, in the same groups.
   const Traffic& traffic() const { return account_->traffic; }

@@ -108,8 +108,8 @@ class [[nodiscard]] Request {
 /// Ends when all of them have.
 Request all_of(std::vector<Request> requests);
 
-/// Blocks until one of them has ended, however long that takes, and says which: the first that has, looking from `first` on, so
-/// that a caller that goes round is fair to all. At least one.
+/// Blocks until one of the requests has ended, however long that takes, and returns its index. It takes the first that has ended,
+/// looking from `first` on, so that a caller that goes round is fair to all. There is at least one.
 std::size_t wait_any(std::span<Request* const> requests, std::size_t first = 0);
 
 }  // namespace lockstep::comm

@@ -51,9 +51,10 @@ struct Traffic {
   Traffic operator-(const Traffic& before) const;
 };
 
-/// What a rank of `size` sends for it where every element moves as seldom as a ring moves it: an all_reduce of S bytes
-/// 2 S (n - 1) / n, a reduce_scatter and an all_gather S (n - 1) / n over all ranks, a root what the others get. Ranks of one
-/// host share memory and send nothing; for them it is what they would send.
+/// Bytes that rank `rank` of `size` = n ranks sends for an operation, where every element moves as seldom as in a ring. For an
+/// all_reduce of S bytes that is 2 S (n - 1) / n. For a reduce_scatter or an all_gather it is half of that, on average over
+/// ranks. The root of a broadcast or a scatter sends what the others get; in a reduce or a gather the others send what they give.
+/// Ranks of one host share memory and send nothing; for them it is what they would send.
 std::int64_t sent_bytes(const Operation& operation, int rank, int size);
 
 }  // namespace lockstep::comm

@@ -14,8 +14,8 @@ namespace lockstep::layout {
 
 enum class Pass : std::uint8_t { forward, backward };
 
-/// Elements of a unit that are needed together: all, or what a part of the model has of them. Of a matrix that is read in tiles
-/// (layout/tiles): neighbouring columns of neighbouring rows, which are read as a matrix of their own.
+/// Elements of a unit that are needed together: all, or what a part of the model has of them. A tile of a matrix (layout/tiles)
+/// has neighbouring columns of neighbouring rows, which are read as a matrix of their own.
 struct Part {
   UnitIndex unit;
   Range elements;        ///< of a tile: all of its rows
@@ -40,8 +40,8 @@ struct Access {
 /// What one micro-batch needs in each pass through a chunk, in order (the model says). Weight gradients need nothing.
 struct ChunkParts {
   std::vector<Part> forward, backward;
-  /// Of a backward pass with its weight gradients directly behind the micro-batch's forward pass: the last blocks that this ran
-  /// need not be run again.
+  /// What a backward pass with its weight gradients needs, where it comes directly behind the micro-batch's forward pass. The
+  /// last blocks that the forward pass ran need not be run again.
   std::vector<Part> backward_at_once;
 };
 /// `parts`: of each chunk.

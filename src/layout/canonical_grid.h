@@ -1,7 +1,7 @@
 #pragma once
 
-// Canonical mode (numerics.md section 3.8): what a layout may divide is summed by this many ranges of the whole index, the same
-// in every layout, so that the ranks of a layout have whole branches of one tree.
+// Canonical mode (numerics.md section 3.8). Every index that a layout may divide is summed by `canonical_ranges` ranges of the
+// whole index, the same in every layout. So the ranks of a layout have whole branches of one tree.
 
 #include "layout/range.h"
 #include "layout/sharded_dims.h"
@@ -10,10 +10,10 @@ namespace lockstep::layout {
 
 inline constexpr int canonical_ranges = 8;
 
-/// Whether as many ranks or micro-batches have as many ranges each, and whole branches of the tree.
+/// Whether `parts` ranks or micro-batches have as many ranges each, and so whole branches of the tree.
 inline bool divides_canonical_ranges(std::int64_t parts) { return parts >= 1 && canonical_ranges % parts == 0; }
 
-/// Of n things of the whole model or step, those in a range.
+/// The things of range `range`, of n things of the whole model or step.
 inline Range canonical_range(std::int64_t n, int range) { return part_of(n, range, canonical_ranges); }
 
 /// Whether heads that are divided into `parts` parts have key/value heads, `group` heads of the model to each, in two of them.

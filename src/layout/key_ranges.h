@@ -1,8 +1,8 @@
 #pragma once
 
-// Which part of the parameters each parameter server holds, and in which order parts travel. A unit is cut into as many ranges as
-// data parallelism over the workers cuts it (range_of), so that sums of squares have the same order; a server holds whole ranges,
-// neighbours together, and a unit's first ranges lie on another server than the last unit's, so that servers hold about as much.
+// Which part of the parameters each parameter server holds, and in which order parts travel. A unit is cut into ranges as data
+// parallelism over the workers cuts it (range_of), so that sums of squares have the same order. A server holds whole ranges that
+// are neighbours. A unit's first ranges lie on another server than those of the unit before, so that servers hold about as much.
 
 #include <vector>
 
@@ -34,7 +34,7 @@ class KeyRanges {
   Range cell(UnitIndex unit, int index) const { return range_of(this->unit(unit), index, workers_); }
   /// The server's elements of a unit; may be empty.
   Range of(UnitIndex unit, int server) const;
-  /// Of them those that are rows of the tied matrix, without the unit's padding. Empty when there is none.
+  /// The server's elements of the tied matrix, without the unit's padding. Empty when there is no tied matrix.
   Range rows(int server) const;
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which rank has which part of a plan. Tensor parallelism varies fastest, so that its ranks lie inside a host, then context, then
-// data, then the pipeline's stages: rank = ((p dp + d) cp + c) tp + t.
+// Which rank has which part of a plan: rank = ((p dp + d) cp + c) tp + t. Tensor parallelism varies fastest, so that its ranks
+// lie inside a host. Then come context, data and the pipeline's stages.
 
 #include <string_view>
 #include <vector>
@@ -33,7 +33,7 @@ std::string_view name_of(GroupRole role);
 
 class Mesh {
  public:
-  /// Of a plan that check() found nothing wrong with.
+  /// `plan`: one that check() found nothing wrong with.
   explicit Mesh(const ParallelPlan& plan) : plan_(plan) {}
 
   const ParallelPlan& plan() const { return plan_; }

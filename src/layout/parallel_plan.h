@@ -48,8 +48,8 @@ struct Recompute {
 std::optional<Recompute> recompute_from(std::string_view text);
 std::string to_string(const Recompute& recompute);
 
-/// What of a block is leased at a time: everything, or one sub-layer, attention or feed-forward, after the other, so that what a
-/// lease gathers is smaller.
+/// How much of a block is leased at a time: all of it, or one sub-layer, attention or feed-forward, after the other. Leases of
+/// sub-layers gather less at a time.
 enum class LeaseSize : std::uint8_t { block, sub_layer };
 
 /// How ranks that divide a sequence's positions attend together.

@@ -1,7 +1,7 @@
 #pragma once
 
 // The fields of a plan that a user chooses: the one table of them, and how a user is told of them. What is wrong with a plan is a
-// matter of its fields; how a field is spelt is a matter of who reads it: "parallel.tp = 4" in settings, "tp=4" in the words of a
+// matter of its fields. How a field is spelt is a matter of who reads it: "parallel.tp = 4" in settings, "tp=4" in the words of a
 // layout.
 
 #include <concepts>
@@ -96,7 +96,7 @@ class PlanGrammar {
   std::string set(PlanField field, std::integral auto value) const { return set(field, std::string_view(std::to_string(value))); }
 };
 
-/// Of a run's settings.
+/// How a run's settings spell fields.
 const PlanGrammar& settings_grammar();
 
 /// What keeps the ranks of a plan from being workers of parameter servers, and why. `adapters`: these alone are trained.

@@ -1,7 +1,7 @@
 #pragma once
 
-// How the ranks of a group share things that each take a pass through the model: in rounds, of which every rank makes as many,
-// because a pass may need all of them.
+// How the ranks of a group share things that each take a pass through the model. They go in rounds. Every rank makes as many
+// rounds, because a pass may need all ranks.
 
 #include <algorithm>
 #include <cstdint>

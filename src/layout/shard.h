@@ -1,7 +1,7 @@
 #pragma once
 
-// How a parameter is cut over the ranks that split the model's tensors (tensor parallelism), and what one of them holds: its
-// shape, which elements of the whole tensor it has, and which ranks have the same ones.
+// How a parameter is cut over the ranks that split the model's tensors (tensor parallelism). A shard is what one of them holds:
+// its shape, its elements of the whole tensor, and which ranks have the same ones.
 
 #include <cstdint>
 #include <vector>
@@ -42,7 +42,7 @@ struct Rectangle {
   std::int64_t global = 0;  ///< and in the whole tensor, in row-major order
   std::int64_t rows = 0, columns = 0;
   std::int64_t stride = 0;  ///< from row to row in the whole tensor
-  /// Of the ranks that hold these elements one owns them: it counts them where every element counts once (a norm, a file).
+  /// One of the ranks that hold these elements owns them: it counts them where every element counts once (a norm, a file).
   bool owned = true;
   friend bool operator==(const Rectangle&, const Rectangle&) = default;
 };
@@ -59,16 +59,16 @@ class Shard {
   /// `whole`: the parameter's shape, with one or two extents.
   Shard(const Shape& whole, const ShardRule& rule, TensorRank tensor = {});
 
-  /// Of the elements that the rank holds.
+  /// The shape of what the rank holds.
   const Shape& shape() const { return shape_; }
   const Shape& whole() const { return whole_; }
 
   /// Where elements [range.first, range.end()) of the shard lie in the whole tensor, in the shard's order.
   std::vector<Rectangle> rectangles(Range range) const;
 
-  /// Where this rank's gradient is a part of a sum over ranks: at pieces that other ranks hold too, each of which works for its
-  /// own users. What every rank holds whole has the same gradient on all of them, unless they divide the tokens (`sequence`)
-  /// or the rule says that each uses it for its own heads.
+  /// The elements for which this rank's gradient is a part of a sum over ranks. They lie in pieces that other ranks hold too,
+  /// each for its own users. A tensor that every rank holds whole has the same gradient on all of them, with two exceptions.
+  /// Either ranks divide the tokens (`sequence`), or the rule says that each uses it for its own heads.
   std::vector<SharedRange> partial(bool sequence) const;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace lockstep::layout {
 
-/// Each unit is cut into `parts` ranges. Of parts * copies ranks neighbours have neighbouring ranges, again and again: `copies`
-/// ranks have the same one.
+/// Each unit is cut into `parts` ranges, for parts * copies ranks. Rank r has range r % parts: neighbours have neighbouring
+/// ranges, and `copies` ranks have the same one.
 struct StateCut {
   int parts = 1, copies = 1;
   int replica = 0;  ///< this rank's number among the ranks with the same parameters
@@ -17,13 +17,13 @@ struct StateCut {
   bool whole() const { return parts == 1; }
   /// What the rank has of a unit.
   Range held(const Unit& unit) const { return range_of(unit, replica % parts, parts); }
-  /// Of the parts * copies even shares of a unit a rank answers for one, which lies within what it has.
+  /// The share that a rank answers for, of parts * copies even shares of a unit. It lies within what the rank has.
   int share_of(int other) const { return other % parts * copies + other / parts; }
   Range share(const Unit& unit, int number) const { return range_of(unit, number, parts * copies); }
   Range own(const Unit& unit) const { return share(unit, share_of(replica)); }
 };
 
-/// Of state that is cut over `over`, what the rank at `at` has.
+/// What the rank at `at` has of state that is cut over `over`.
 StateCut state_cut(const ParallelPlan& plan, const Coordinates& at, CutOver over);
 
 }  // namespace lockstep::layout

@@ -41,8 +41,8 @@ Unit make_unit(std::string name, std::vector<ParameterInfo> parameters, TensorRa
 /// Range `part` of `parts` of a unit's elements, divided in pieces of `cut` elements; may be empty.
 Range range_of(const Unit& unit, int part, int parts);
 
-/// What of `range` of a unit's elements this rank owns, of the tensor and pipeline ranks that have it, in runs from first to
-/// last; gaps between parameters, which are zero, go along. Of a rank that owns everything it is `range`.
+/// The runs of elements in `range` that this rank owns, among the tensor and pipeline ranks that have them; from first to last.
+/// Gaps between parameters, which are zero, go along. A rank that owns everything gets `range` as one run.
 std::vector<Range> owned_runs(const Unit& unit, Range range);
 
 /// Elements of a unit that lie between its parameters, and behind them.

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which rank works on which matrix where a rule needs whole ones, and what the others send it: each matrix has one owner, to
-// which pieces travel and from which they come back. Pure functions of a plan, the same on every rank.
+// Which rank works on which matrix where an update rule needs whole ones, and what the others send it. Each matrix has one owner,
+// to which pieces travel and from which they come back. These are pure functions of a plan, the same on every rank.
 
 #include <functional>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace lockstep::layout {
 
-/// A matrix, or of a parameter that is cut in groups by rows, as q, k and v are, one of these.
+/// A matrix. Where a parameter is cut in groups by rows, as q, k and v are, each group is a matrix.
 struct WholeMatrix {
   int unit = 0, parameter = 0;  ///< the parameter's number in the unit
   std::int64_t first = 0;       ///< of the parameter's elements
@@ -67,7 +67,8 @@ struct MatrixPlan {
   /// Every rank answers for all that it holds: what comes back lies where it came from.
   bool alike = true;
 };
-/// Of rank `rank` of `mesh`. `units`: of each tensor rank, what it holds of the stage. State is cut over `over`.
+/// The plan of rank `rank` of `mesh`. `units`: what each tensor rank holds of the rank's stage. State is cut over `over`.
+/// `wanted`: which parameters are needed whole.
 MatrixPlan matrix_plan(const Mesh& mesh, int rank, const std::vector<std::vector<Unit>>& units, CutOver over,
                        const std::function<bool(const ParameterInfo&)>& wanted);
 

@@ -1,10 +1,11 @@
 #pragma once
 
-// What canonical mode (numerics.md section 3.8) adds to a rank's layers: which ranges of each index that a layout may divide the
-// rank has, and the sums over tokens that a range makes apart. A micro-batch has some of the 8 ranges of a step's samples; what
-// is summed outside of boundaries, where sequence parallelism divides positions, is also cut into 8 ranges of a sample's
-// positions. Where context parallelism divides them, sums over tokens inside are those of whole samples: its ranks bring rows
-// together, and each makes some columns of the sums; the others are zero there, so that the sum over replicas has them once.
+// What canonical mode (numerics.md section 3.8) adds to a rank's layers. It says which ranges the rank has of each index that a
+// layout may divide. It makes the sums over tokens that a range makes apart. A micro-batch has some of the 8 ranges of a step's
+// samples. Sums outside of boundaries, where sequence parallelism divides positions, are also cut into 8 ranges of a sample's
+// positions. Where context parallelism divides positions, sums over tokens inside are those of whole samples. Its ranks bring
+// rows together, and each makes some columns of the sums. The others are zero there, so that the sum over replicas has each
+// column once.
 
 #include <memory>
 #include <vector>
@@ -14,7 +15,7 @@
 
 namespace lockstep::model {
 
-/// Of a rank's part of a step.
+/// The sizes of a rank's part of a step.
 struct CanonicalSizes {
   parallel::TokenGrid tokens;               ///< of a micro-batch, its samples whole
   int microbatches = 1;                     ///< on this rank
@@ -47,7 +48,7 @@ class Canonical final : public Sums {
   /// rank's, range by range.
   template <class Visit>
   void for_ranges(const layout::Range& own, const Pass& pass, const Visit& visit) const;
-  /// Of `partials` [n, ranges, C]: the sums of all ranks and ranges, left in the first range of each.
+  /// Adds `partials` [n, ranges, C] over all ranks and ranges; each of the n sums is left in its first range.
   void add_up(parallel::Boundary& boundary, const Tensor& partials);
   /// Adds the ranges of `sums` [n, ranges, columns]; each sum is left in the first of them.
   void add_ranges(const Tensor& sums, std::int64_t ranges) const;

@@ -52,7 +52,7 @@ struct Pass {
   bool training = false;
   Tensor starts = {};         ///< [samples, positions of a sample] i32, where samples are several documents (ops/positions.h)
   Tensor window_starts = {};  ///< the same for layers that see a window: no earlier than it begins; empty: all see as much
-  /// Of every sample those that each rank of context parallelism has, by rank; empty: as usual (parallel::split_positions).
+  /// The positions of every sample that each rank of context parallelism has, by rank; empty: as parallel::split_positions says.
   std::span<const ops::Positions> parts = {};
   std::int64_t rows() const { return samples * positions.count(); }
   parallel::TokenGrid grid() const { return {samples, positions.count()}; }

@@ -18,7 +18,7 @@ class Decoder {
   /// stands for. Throws BrokenRule where a boundary splits rows: those of a few tokens are not worth it, and one that sums has
   /// the same ranks.
   Decoder(const Context& context, const CacheSize& cache, std::int64_t rows);
-  /// Of the model's `chunks`, in its order.
+  /// A decoder of the model's `chunks`, in the model's order.
   Decoder(const Context& context, std::vector<layout::Chunk> chunks, const CacheSize& cache, std::int64_t rows);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
@@ -31,8 +31,8 @@ class Decoder {
   /// read with it, and however its text is cut.
   Tensor read(const Tensor& tokens, std::span<const ops::CachedText> texts);
 
-  /// The same in steps, for chunks that get their input from elsewhere: begin(), then of each chunk run(), which turns the stream
-  /// [rows, C] from its input (where it has the embedding, from the tokens) into its output.
+  /// The steps of read(), for chunks that get their input from elsewhere. Call begin(), then run() for each chunk. It turns the
+  /// stream [rows, C] from the chunk's input into its output. A chunk that has the embedding makes its input from `tokens`.
   void begin(std::span<const ops::CachedText> texts);
   Tensor stream() const { return saved_.x.slice_rows(0, rows_of_pass()); }
   void run(std::size_t chunk, const Tensor& tokens);

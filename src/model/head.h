@@ -50,7 +50,7 @@ class SampleJudge {
 
 /// What a pass is judged by.
 struct Objective {
-  Tensor targets;  ///< [R] i32; -1 is ignored. Of whole samples where Sums has ranks that divide them.
+  Tensor targets;  ///< [R] i32; -1 is ignored. Where ranks divide samples (Sums), [R'] of whole samples.
   /// [1] f64: the sum of the rows' losses is added to it. A gradient comes with one for each of Sums::sample_ranges().
   Tensor loss;
   Tensor scale = {};  ///< [1] f32, one over the step's global number of targets: what the gradient is multiplied by
@@ -72,7 +72,7 @@ class Head {
   /// Samples that are judged whole go through the projection twice: the factors of gradients follow from all of their losses.
   void loss_and_gradient(const Pass& pass, const Tensor& x, const Objective& objective, const WeightSet& w,
                          const Gradients& gradients, const Tensor& d);
-  /// The rows' losses alone; no scale is needed. Of samples that are judged whole, those of samples in place of `loss`.
+  /// The rows' losses alone; no scale is needed. Samples that are judged whole get theirs in `samples.losses` instead of `loss`.
   void loss(const Pass& pass, const Tensor& x, const Objective& objective, const WeightSet& w);
   /// logits [R, V] f32 of x [Ro, C]: at most the declared rows; those of the rank's part of the vocabulary.
   void logits(const Tensor& logits, const Tensor& x, const WeightSet& w);
@@ -85,7 +85,7 @@ class Head {
   void make_logits(const Tensor& logits, const Tensor& normed, const Tensor& projection, const Tensor& tanhs);
   /// A chunk's logits of `normed` and their losses; with a scale they become their gradient.
   Tensor judge(const Tensor& normed, const Tensor& projection, const Objective& chunk);
-  /// Of `rows` from their first on, so many that make a chunk: those of one sample, where samples are judged whole.
+  /// How many of `rows`, from their first on, make a chunk. Where samples are judged whole, a chunk has rows of one sample.
   std::int64_t chunk_rows(const Objective& objective, const ops::IndexRun& rows, std::int64_t all) const;
   /// The losses of the samples, of all their rows `inside`.
   void judge_samples(const Tensor& inside, const Objective& objective, const Tensor& projection);
@@ -104,7 +104,7 @@ class Head {
   Tensor norm_judged(const Pass& pass, const Tensor& x, const WeightSet& w);
   /// [V, C]: a tied table may have a packed copy that is the head's alone.
   const Tensor& projection(const WeightSet& w) const;
-  /// Of it, or of its gradient, the tokens that are judged here.
+  /// The rows of the projection [V, C], or of its gradient, for the tokens of the vocabulary that are judged here.
   Tensor judged(const Tensor& matrix) const;
   const Context& context_;
   const HeadMemory& memory_;

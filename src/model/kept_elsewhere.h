@@ -1,8 +1,8 @@
 #pragma once
 
-// What blocks keep of a micro-batch for its backward pass, where that does not stay in memory (Rajbhandari et al. 2021): each
-// block writes it to one of a few places, which is put away behind the block's forward pass, and brought back ahead of its
-// backward pass, while the blocks beside it compute.
+// What blocks keep of a micro-batch for its backward pass, where that does not stay in memory (Rajbhandari et al. 2021). Each
+// block writes it to one of a few places. The place is put away behind the block's forward pass and brought back ahead of its
+// backward pass. The blocks beside it compute meanwhile.
 
 #include <array>
 #include <memory>

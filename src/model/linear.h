@@ -1,8 +1,8 @@
 #pragma once
 
-// Products of a sub-layer with one of its matrices, which is whole, or leased tile by tile (layout/tiles): then a product is made
-// in parts, whose sums stay f32 until the last one finishes them, with the bits of the whole matrix. Where the matrix has
-// adapters (arch/adapter) their sums, f32, are what the product goes on with.
+// Products of a sub-layer with one of its matrices. The matrix is whole, or leased tile by tile (layout/tiles). From tiles a
+// product is made in parts. Their sums stay f32 until the last part finishes them, and have the bits of the whole matrix. Where
+// the matrix has adapters (arch/adapter), the product goes on with their sums, which are f32.
 
 #include <span>
 
@@ -34,8 +34,8 @@ void project(const Context& context, const LayerWeights& w, arch::Role weight, s
 void project_back(const Context& context, const LayerWeights& w, arch::Role weight, const Tensor& dx, const Tensor& dy,
                   const Scratch& scratch, const ops::InputEpilogue& epilogue = {});
 
-/// Pushes the gradients of the matrix and its bias (or an empty tensor), for y = x w^T + b, and those of its adapters, of which
-/// project_back() has left its part in `scratch`. What is not trained is left out.
+/// Pushes the gradients of the matrix and its bias (or an empty tensor), for y = x w^T + b. It also pushes those of the matrix's
+/// adapters, of which project_back() has left its part in `scratch`. What is not trained is left out.
 void push(const Context& context, const LayerWeights& w, const Gradients& gradients, const WeightWork& work,
           const Scratch& scratch);
 

@@ -29,7 +29,7 @@ class Mlp {
   /// Both halves from norm(x) [R, C], the gate's first; y [R, F] is what goes up, with an epilogue.
   void project_up(const Tensor& gate, const Tensor& y, const Tensor& normed, const LayerWeights& w, ops::Epilogue epilogue,
                   const Scratch& scratch) const;
-  /// Of the half that goes up, behind the gate's.
+  /// The first row of the half that goes up; the gate's rows come before it.
   std::int64_t up_row() const { return context_.dims.up_width() - context_.dims.ffn_width; }
   const Context& context_;
   SubLayer sub_layer_;

@@ -1,8 +1,9 @@
 #pragma once
 
-// What the forward pass keeps for the backward pass, and what both use and forget. R rows (tokens of a micro-batch), of which Ro
-// are outside of the sub-layers' boundaries (parallel/boundary), C width, F feed-forward width, U = F or (with a gate) 2 F, H
-// heads, K key/value heads, D head size.
+// What the forward pass keeps for the backward pass, and what both use and forget. Shapes are written with these letters:
+// - R rows (tokens of a micro-batch), of which Ro are outside of the sub-layers' boundaries (parallel/boundary)
+// - C width, F feed-forward width, U = F or (with a gate) 2 F
+// - H heads, K key/value heads, D head size
 
 #include "arch/config.h"
 #include "parallel/boundary.h"
@@ -20,7 +21,8 @@ struct Rows {
   bool carries() const { return kind != parallel::BoundaryKind::local; }
   bool split() const { return kind == parallel::BoundaryKind::splitting; }
 };
-/// Of micro-batches of at most these tokens, and the most that any of the boundaries carries: if one splits rows, all do.
+/// The rows of micro-batches of at most these tokens. Their `kind` is that of the boundary that carries most. If one splits rows,
+/// all do.
 Rows rows_of(const parallel::Boundaries& boundaries, const parallel::TokenGrid& tokens);
 
 /// A sub-layer's branch [Ro, C] before the norm behind it, and that norm's statistics [Ro, 2] f32.

@@ -97,7 +97,7 @@ class Stage {
   void blocks_backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d, const Deferred* deferred,
                        bool there);
   void embedding_backward(const Pass& pass, Microbatch microbatch, const Tensor& tokens, const Tensor& d);
-  /// What of a block is trained.
+  /// The unit of a block that is trained: its own, or that of its adapters.
   UnitIndex unit(std::size_t block) const { return map_.trained(static_cast<std::size_t>(chunk_.blocks.first) + block); }
   const arch::BlockParts& parts_of(std::size_t block) const {
     return parts_.blocks[static_cast<std::size_t>(chunk_.blocks.first) + block];

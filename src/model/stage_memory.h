@@ -31,7 +31,7 @@ struct Temporaries {
 /// What is made again of blocks that are run again together: of the passes of one micro-batch through one chunk at a time.
 struct MadeAgain {
   std::vector<BlockSaved> blocks;  ///< of the first one the input is kept elsewhere; empty: nothing is made again
-  /// Whose last blocks they are as the forward pass left them; chunk -1: no chunk's.
+  /// The pass whose last blocks these are, as its forward pass left them; chunk -1: they are no chunk's.
   struct Owner {
     int chunk = -1;
     Microbatch microbatch;

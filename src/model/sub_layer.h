@@ -1,10 +1,10 @@
 #pragma once
 
-// What attention and feed-forward have in common: out = x + dropout(w2 inner(w1 norm(x)) + b2), with `inner` theirs, entered and
-// left through a boundary; where the model has norms behind branches, out = x + dropout(norm(w2 inner(w1 norm(x)) + b2)). The
-// norm before is left out where the model has none; what is added may be multiplied by the model's residual scale. Ro rows of the
-// residual stream outside, R rows inside, C width. With a local boundary the last product adds bias and residual itself;
-// otherwise it leaves sums in f32, and the bias comes when they are complete.
+// What attention and feed-forward have in common: `out = x + dropout(w2 inner(w1 norm(x)) + b2)`. `inner` is theirs, entered and
+// left through a boundary. Where the model has norms behind branches, `out = x + dropout(norm(w2 inner(w1 norm(x)) + b2))`. The
+// norm before is left out where the model has none. What is added may be multiplied by the model's residual scale. Ro rows of the
+// residual stream outside, R rows inside, C width. With a local boundary the last product adds bias and residual itself.
+// Otherwise it leaves sums in f32, and the bias comes when they are complete.
 
 #include "model/context.h"
 #include "model/leases.h"

@@ -41,7 +41,7 @@ struct Gradients {
   ops::WeightSink& sink;
   const ops::SumGrid* tokens = nullptr;        ///< by which ranges of the rows matrices' gradients are summed; null: in blocks
   std::span<const ops::Positions> parts = {};  ///< WeightWork's
-  /// Of a matrix and its bias (or an empty tensor), for y = x w^T + b.
+  /// Pushes the gradients of a matrix and its bias (or an empty tensor), for y = x w^T + b.
   void push(arch::Role weight, const Tensor& bias, const Tensor& x, const Tensor& dy) const {
     sink.push({x, dy, set[weight], bias, set.accumulate, tokens, parts});
   }

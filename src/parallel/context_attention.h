@@ -1,9 +1,9 @@
 #pragma once
 
-// The seat of context parallelism: attention of the tokens that this rank has, where other ranks may have other positions of the
-// same samples. What passes through are q, k and v of the rank's own rows and the result for them; which rows and heads meet
-// where, and what is sent for it (positions against heads, all keys, or keys round a ring), is the implementation's affair. No
-// layer asks for a rank.
+// The interface of context parallelism. A rank attends with its own tokens; other ranks may have other positions of the same
+// samples. The caller gives q, k and v of the rank's own rows and gets the result for them. The implementation decides which rows
+// and heads meet on which rank. It also decides what is sent for that: positions for heads, all keys, or keys round a ring. No
+// layer asks which rank it runs on.
 
 #include <memory>
 #include <span>
@@ -32,7 +32,7 @@ struct AttentionCall {
   std::span<const ops::Positions> parts = {};
 };
 
-/// Of a rank that attends alone.
+/// Throws BrokenRule unless the call has all positions of its samples, as a rank that attends alone needs.
 inline void demand_all_positions(const AttentionCall& call) {
   ensure(call.positions.end() == call.positions.count(), "a rank that attends alone has all positions of its samples");
 }

@@ -23,16 +23,17 @@ struct NormMemory {
   Mirror digits;   ///< [ops::Reduce::exact_digits] i64: of an exact norm, which has nothing else
 };
 
-/// Each rank of the group sums in double the squares of what it answers for of each unit (StateRange::own: of d ranks with the
-/// same parameters one d-th) and owns (layout::owned_runs: of what several tensor or pipeline ranks have, one counts it); the
-/// partials are gathered and added in the order of units, and of each unit by pipeline rank, tensor rank, share and range, so
-/// that the norm does not depend on who holds what, but for the number of shares. An exact norm is a function of the gradient
-/// alone: squares are added without rounding, in any order, and the sum is rounded once.
+/// Each rank of the group sums squares in double, unit by unit. An element counts on one rank only. Each of d ranks with the same
+/// parameters counts one d-th (StateRange::own). One of the tensor or pipeline ranks with the same elements counts them
+/// (layout::owned_runs). The partial sums are gathered and added in the order of units. Within a unit they are added by pipeline
+/// rank, tensor rank, share and range. So the norm depends on the number of shares, but not on who holds what. An exact norm is a
+/// function of the gradient alone: squares are added without rounding, in any order, and the sum is rounded once.
 class GlobalNorm {
  public:
-  /// Of the gradients of `state`, which the ranks of `group` share; `memory` is declared for both. The references outlive this.
+  /// The norm of the gradients of `state`, which the ranks of `group` share. `memory` is declared for both. The references
+  /// outlive this.
   GlobalNorm(TrainingState& state, const NormMemory& memory, comm::Communicator& group);
-  /// Over all ranks of the mesh.
+  /// The same over all ranks of the mesh.
   GlobalNorm(TrainingState& state, const NormMemory& memory, const Groups& groups);
   /// After the gradients were reduced. Not finite when one is not.
   double operator()(ops::Ops& ops);

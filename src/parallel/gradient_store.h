@@ -27,8 +27,8 @@ class GradientStore {
   /// Micro-batches of a unit are opened in order and closed in order; one may be opened before the last is closed (a part of its
   /// gradient comes later). Each element is added to in the order of micro-batches.
   virtual OpenGradient open(UnitIndex unit, Microbatch microbatch) = 0;
-  /// Where the embedding's rows of this micro-batch are added: the token table's gradient [V, C] f32, in which the rows of the
-  /// step's tokens may be touched and hold what earlier micro-batches left there, or zero. While the embedding's unit is open.
+  /// The token table's gradient [V, C] f32, to which the embedding's rows of this micro-batch are added. Only rows of the step's
+  /// tokens may be touched. They hold the sum of earlier micro-batches, or zero. Called while the embedding's unit is open.
   virtual Tensor open_rows(Microbatch microbatch) = 0;
   /// This micro-batch has nothing more to add to the unit. After the last micro-batch the unit is reduced.
   virtual void close(UnitIndex unit, Microbatch microbatch) = 0;

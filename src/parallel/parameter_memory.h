@@ -35,14 +35,14 @@ struct GatherMemory {
 };
 
 struct ParameterMemory {
-  /// Of the rank at `at`; where weights are cut or lie elsewhere, `classes` says what shares places. Throws BrokenRule for a plan
-  /// that places weights elsewhere of which several ranks keep all.
+  /// `at`: the rank's place in the plan. `classes`: which units share places, where weights are cut or lie elsewhere. Throws
+  /// BrokenRule where weights lie elsewhere and several ranks keep all of them.
   ParameterMemory(std::vector<layout::Unit> all, const WeightStorage& kept, const layout::ParallelPlan& plan,
                   const layout::Coordinates& at = {}, const std::vector<arch::LeaseClass>& classes = {});
   ParameterMemory(const ParameterMemory&) = delete;
   ParameterMemory& operator=(const ParameterMemory&) = delete;
-  /// One flat buffer a unit, or this rank's part of it, and places to gather in, in `weights_at`; in `masters_at` what this rank
-  /// updates of its master copy, where there is one. Weights that the plan places elsewhere lie in `elsewhere`, in ranges of
+  /// `weights_at` gets one flat buffer a unit, or this rank's part of it, and places to gather in. `masters_at` gets what this
+  /// rank updates of its master copy, where there is one. Weights that the plan places elsewhere lie in `elsewhere`, in ranges of
   /// `range` elements.
   void declare(Arena& weights_at, Arena& masters_at, Spill* elsewhere = nullptr, std::int64_t range = 0);
 

@@ -55,9 +55,9 @@ class ParameterStore {
  public:
   virtual ~ParameterStore() = default;
   virtual const std::vector<layout::Unit>& units() const = 0;
-  /// Of leased weights.
+  /// The type of leased weights.
   virtual DType dtype() const = 0;
-  /// Of what is updated: Shard::master.
+  /// The type of what is updated: Shard::master.
   virtual DType owned_dtype() const = 0;
   virtual Lease lease(const layout::Access& access) = 0;
   /// The leases until the next begin follow `order` (a training step); an empty order means any (evaluation, generation).
@@ -75,8 +75,8 @@ class ParameterStore {
   enum class Changed : std::uint8_t { all, trained };
   /// The shards of all units, or of those that are trained, were updated: every other copy of them is stale.
   virtual void updated(Changed what = Changed::all) = 0;
-  /// Leases of `unit` carry `matrix` from now on, until it is updated. When it lies in the unit's own memory, the shard has it
-  /// packed. Of a unit that this rank keeps whole.
+  /// Leases of `unit` carry `matrix` from now on, until the unit is updated. A matrix that lies in the unit's own memory is
+  /// packed in the shard, too. This rank keeps the unit whole.
   virtual void add_packed(UnitIndex unit, const PackedMatrix& matrix) = 0;
 
  private:

@@ -1,8 +1,8 @@
 #pragma once
 
 // What this rank keeps of a run, range by range: weights, gradient and what the optimizer keeps beside them. The optimizer, the
-// norm, start values and checkpoints go through all of it by for_each(), and cannot tell whether a range lies where it is used or
-// was brought there for the visit.
+// norm, start values and checkpoints go through all of it by for_each(). They cannot tell whether a range lies where it is used
+// or was brought there for the visit.
 
 #include <cstdint>
 #include <span>
@@ -25,8 +25,8 @@ struct StateRange {
   Tensor low = {};                     ///< u16, where `master` is empty: with `published` its halves (ops::Elementwise::join)
   Tensor gradient = {};                ///< f32, reduced; of the last step
   std::span<const Tensor> slots = {};  ///< of the optimizer, in the order of TrainingState::slots()
-  /// Of several ranks with these elements, this one answers for (writes to a file, counts in a norm) those in `own`, and of the
-  /// slots those in `own_slots`: parts of `range`.
+  /// Several ranks may have these elements. This one answers for those in `own`: it writes them to a file and counts them in a
+  /// norm. It answers for the slots of those in `own_slots`. Both are parts of `range`.
   layout::Range own = {}, own_slots = {};
 };
 
@@ -34,7 +34,7 @@ struct StateRange {
 class ChangeWatcher {
  public:
   virtual ~ChangeWatcher() = default;
-  /// Of every range of a visit with changes, before the visit's body gets it.
+  /// Called for every range of a visit with changes, before the visit's body gets it.
   virtual void before_change(const StateRange& range) = 0;
 };
 
@@ -50,7 +50,7 @@ class TrainingState {
   virtual int share_of(int rank) const { return rank; }
   /// The type of masters; of units that are not trained, that of the published weights.
   virtual DType type() const = 0;
-  /// Of slots.
+  /// The type of slots.
   virtual DType slot_type() const { return type(); }
   /// Updates that made the weights and slots what they are. Steps that were left out do not count.
   std::int64_t updates() const { return updates_; }

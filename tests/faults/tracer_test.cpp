@@ -90,7 +90,7 @@ TEST_F(Tracer, ShortensAWrite) {
   EXPECT_EQ(io::read_file(folder() / "a"), "1234");
 }
 
-// Of several threads the calls come in any order.
+// The calls of several threads come in any order, so the n-th may be one that cannot have the fault.
 TEST_F(Tracer, AFaultWaitsForACallThatCanHaveIt) {
   const Outcome outcome = traced([&] { return write_file(); }, {1, Act::shorten, 0});
   EXPECT_EQ(outcome.struck, 2U);

@@ -1,5 +1,5 @@
-// Token files and their loss masks. The first byte says how wide an id is and whether there is a mask, the next three how many
-// ids there are; of the rest, a mask is what lies behind the tokens.
+// Token files and their loss masks. The first byte says how wide an id is and whether there is a mask. The next three are the
+// size of the vocabulary. The tokens come next, and behind them the mask.
 
 #include "data/token_file.h"
 

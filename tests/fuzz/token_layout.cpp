@@ -1,5 +1,5 @@
-// Token files of other programs. The first byte says what the user tells of the ids and whether an index lies beside them, the
-// next three what ids are below, two more how long the index is; it stands before the tokens.
+// Token files of other programs. The first byte says what the user tells of the ids and whether an index lies beside them. The
+// next three are the size of the vocabulary. Two more are the length of the index, which stands before the tokens.
 
 #include "data/formats/token_layout.h"
 

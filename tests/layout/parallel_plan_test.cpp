@@ -134,7 +134,7 @@ TEST(ParallelPlan, CanonicalModeDividesPositionsByItsRanges) {
             std::string::npos);
 }
 
-// Of 11 heads the second of four tensor ranks has 3; half of them end where no range of all does.
+// The second of four tensor ranks has 3 of 11 heads; half of them end where no range of all does.
 TEST(ParallelPlan, CanonicalModeDividesSharedKeyValueHeadsWhereRangesEnd) {
   PlanLimits shared = small;
   shared.heads = 11;

@@ -91,8 +91,8 @@ struct Letter {
 };
 using Letters = std::map<std::pair<int, int>, std::deque<Letter>>;
 
-/// Does the action of a rank when it needs nothing that is not there, a receive what was sent; a forward pass overwrites what the
-/// one before it in the chunk made, which must have been received.
+/// Does the action of a rank; false when it needs something that is not there. A receive needs what was sent. A forward pass
+/// overwrites what the one before it in the chunk made, which must have been received.
 bool go(const Action& action, int rank, const StageMap& map, Letters& letters) {
   const int stage = map.stages_of(rank)[static_cast<std::size_t>(action.chunk)];
   const bool input = action.kind == Kind::receive_input || action.kind == Kind::send_output;

@@ -18,8 +18,8 @@ Timeline timeline(std::string_view name, const PipelineShape& shape, const PassS
   return simulate(actions_of(schedule, shape), stage_map(schedule, shape), seconds);
 }
 
-// Forward, input backward and weight backward take one each; a schedule's own paper says the bubble: (p - 1) 3 for 1f1b, that
-// divided by v when interleaved, p - 1 for zb-h1, and (p - 1) / 2 for chunks in a V.
+// Forward, input backward and weight backward take one each. A schedule's own paper says the bubble: (p - 1) 3 for 1f1b, and that
+// divided by v when interleaved. It is p - 1 for zb-h1, and (p - 1) / 2 for chunks in a V.
 TEST(Simulation, MakespansAreThoseOfThePapers) {
   struct Row {
     int ranks, microbatches;
@@ -72,8 +72,8 @@ std::vector<std::vector<Action>> whatever_is_ready(int ranks, int microbatches, 
   return with_messages(passes, StageMap::looped(ranks, 1));
 }
 
-// A step ends for all ranks at once, so the last one cannot begin before p - 1 forward passes: zb-h1 is as short as a list with
-// room for 2 p - 1 micro-batches, and with room for p alone what is always ready is longer.
+// A step ends for all ranks at once, and the last one cannot begin before p - 1 forward passes. So zb-h1 is as short as a list
+// with room for 2 p - 1 micro-batches. With room for p alone, a list that takes whatever is ready is longer.
 TEST(Simulation, RoomForMoreMicroBatchesMakesNoStepShorter) {
   for (const auto& [ranks, microbatches] : {std::pair{4, 8}, {8, 16}, {8, 32}}) {
     const StageMap map = StageMap::looped(ranks, 1);

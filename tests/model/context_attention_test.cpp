@@ -1,5 +1,5 @@
-// Two ranks have some positions each of every sample, and attention in which they exchange positions for heads, gather all keys
-// or pass theirs round: loss and gradients are within 1e-5 of one rank.
+// Two ranks have some positions each of every sample. In attention they exchange positions for heads, gather all keys or pass
+// theirs round. Loss and gradients are within 1e-5 of one rank.
 
 #include "parallel/context_attention.h"
 

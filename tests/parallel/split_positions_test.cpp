@@ -45,7 +45,7 @@ std::int64_t keys_of(const Tensor& starts, std::int64_t first, std::int64_t coun
   return keys;
 }
 
-/// Of the rank that has most.
+/// The keys that the rank with most of them sees.
 std::int64_t most_keys(const Tensor& starts, const Parts& parts) {
   std::int64_t most = 0;
   for (const ops::Positions& part : parts) {

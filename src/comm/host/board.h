@@ -3,9 +3,9 @@
 // What the ranks of one host know of each other: a block of memory that all of them map, zeroed before use. A group has a
 // Board; all groups of a run share one Roll.
 //
-// A rank writes an operation into its slot and counts it as entered; when all have entered an operation, each does its share
-// and counts it as done; when all have done it, its buffers are free. The slots of past operations are the record of what each
-// rank did last.
+// A rank writes an operation into its slot and counts it as entered. When all have entered an operation, each does its share and
+// counts it as done. When all have done it, its buffers are free. The slots of past operations are the record of what each rank
+// did last.
 
 #include <atomic>
 #include <cstddef>
@@ -121,9 +121,9 @@ class Roll {
 class SharedMemory {
  public:
   virtual ~SharedMemory() = default;
-  /// Of an address in this rank's memory; 0 where the others do not see it.
+  /// A number by which other ranks find() an address in this rank's memory; 0 where they do not see it.
   virtual std::uint64_t token(const std::byte* address) const = 0;
-  /// Where this rank sees what `rank` named.
+  /// Where this rank sees the address that `rank` has named by `token`.
   virtual std::byte* find(int rank, std::uint64_t token) const = 0;
   /// Zeroed, seen by all ranks, for the rest of the run.
   virtual std::byte* allocate(std::size_t bytes) = 0;

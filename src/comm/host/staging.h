@@ -1,9 +1,9 @@
 #pragma once
 
-// Where not every memory is shared, operations on memory that the other ranks do not see go through buffers that they do: what is
-// given is copied when the operation begins, what is got when its request ends. Host buffers that only their own rank touches
-// (what a broadcast or a gather brings) stay where they are. The memory of a device no rank sees, not even its own: what it
-// computed is waited for before it is given.
+// Where not every memory is shared, operations on memory that the other ranks do not see go through buffers that they see. What a
+// rank gives is copied when the operation begins, and what it gets when its request ends. Host buffers that only their own rank
+// touches (what a broadcast or a gather brings) stay where they are. No rank sees the memory of a device, not even its own. So
+// what a device computed is waited for before it is given.
 
 #include <array>
 #include <functional>

@@ -1,10 +1,10 @@
 #pragma once
 
-// Ranks of several hosts, where every host has the same power of two of them, one host's behind another's: then the tree of a sum
-// over ranks has the sums of the hosts as its lower part (numerics.md section 3.4). An all_reduce adds in the memory of each
-// host, then exchanges those sums between hosts, each rank its part of them, and spreads the results in memory again: the bits of
-// all other transports, and a network that carries one buffer a host instead of one a rank. All else goes in messages between
-// ranks.
+// Ranks of several hosts, where every host has the same power of two of them, and one host's lie behind another's. Then the tree
+// of a sum over ranks has the sums of the hosts as its lower part (numerics.md section 3.4). An all_reduce adds in the memory of
+// each host. Then each rank exchanges its part of those sums between hosts, and the results are spread in memory. The bits are
+// those of all other transports, but the network carries one buffer a host instead of one a rank. All other operations, and an
+// all_reduce of bf16, go in messages between ranks.
 
 #include <cstdint>
 #include <deque>

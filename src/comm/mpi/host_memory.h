@@ -1,7 +1,7 @@
 #pragma once
 
-// The memory that the ranks of one host make and map at the start, when they are processes: the directories of their segments,
-// the roll, and the board of their first group.
+// The memory that the ranks of one host make and map at the start, when they are processes. It has the directories of their
+// segments, the roll, and the board of their first group.
 
 #include <atomic>
 #include <span>

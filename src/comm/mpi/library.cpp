@@ -49,8 +49,8 @@ MpiPlugin& plugin() {
   return mpi;
 }
 
-// Of one message. A larger one would not be sent before the receiver has answered (Open MPI over TCP: 64 KiB with their head),
-// and a rank that computes answers late.
+// The most bytes of one message. A larger one would not be sent before the receiver has answered (Open MPI over TCP: 64 KiB with
+// their head). A rank that computes answers late.
 constexpr std::size_t most_bytes = 64000;
 
 class MpiFile final : public io::ByteSource {

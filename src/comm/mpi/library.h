@@ -50,7 +50,7 @@ std::vector<T> from_all(const MpiLibrary& mpi, const T& mine) {
 /// Used by the library's thread while the library lives. Throws UserError when there is no such file or it must not be read.
 std::unique_ptr<io::ByteSource> open_mpi_file(const io::Path& path);
 
-/// Of a value that is sent as it lies in memory.
+/// The bytes of a value that is sent as it lies in memory.
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));

@@ -34,8 +34,8 @@ void MessageRank::progress() {
   for (const Other& other : others) other.progress();
 }
 
-// MPI looks at its sockets only now and then when it is asked, and takes one message a time: what has come since the last op is
-// taken by asking the more often the longer ago that was.
+// MPI looks at its sockets only now and then when it is asked, and takes one message a time. So it is asked the more often, the
+// longer ago that was last done, until all that has come is taken.
 void MessageRank::progress_between_ops() {
   const double now = now_seconds();
   const int polls = static_cast<int>(std::min((now - last_progress) / seconds_per_poll, most_polls));

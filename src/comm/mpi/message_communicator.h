@@ -1,8 +1,8 @@
 #pragma once
 
-// Ranks of several hosts: what they give goes to the others in messages, with the bits of ranks that share memory. Several
-// operations of a group are under way at a time, and large all_reduces go in pieces, so that the network has something to carry
-// while one of them waits for its turn.
+// Ranks of several hosts send what they give to the others in messages, with the bits of ranks that share memory. Several
+// operations of a group are under way at a time, and large all_reduces go in pieces. So the network has something to carry while
+// one of them waits for its turn.
 
 #include <cstdint>
 #include <deque>
@@ -74,7 +74,8 @@ class MessageCommunicator final : public Communicator {
   void enter(const Operation& operation, std::uint64_t sequence, std::int64_t count);
   std::string report(int other) const;
   std::string last_operations() const;
-  // Of something that has been waited for since then (0: from now on); `other`: the rank a message comes from or goes to, or -1.
+  // Throws RunAborted when this rank has waited since `since` for longer than the timeout; 0 becomes now. `other`: the member
+  // that a message comes from or goes to, or -1.
   void check_time(double& since, int other) const;
   void waits_no_more(double since) const;
   template <class Done>

@@ -169,7 +169,7 @@ void MessageOperation::receive(std::byte* to, Range range, int from, MessageUse 
                      group_.members[static_cast<std::size_t>(from)], group_.tag(use));
 }
 
-// Of `in`, what another rank gets: of a reduction, its range.
+// The elements of `in` that another rank gets; in a reduction those are its range.
 MessageOperation::Range MessageOperation::given_to(int rank) const {
   const Operation& op = operation_;
   switch (op.kind) {
@@ -192,7 +192,7 @@ MessageOperation::Range MessageOperation::given_to(int rank) const {
   }
 }
 
-// Of `out`, what a rank gives; a reduction has no such place.
+// The elements of `out` that a rank gives; a reduction has none.
 MessageOperation::Range MessageOperation::got_from(int rank) const {
   const Operation& op = operation_;
   switch (op.kind) {
@@ -216,7 +216,7 @@ void MessageOperation::send_parts() {
   }
 }
 
-// Of a reduction, everybody's part of this rank's range, one behind another; else everything to its place.
+// In a reduction, receives every rank's part of this rank's range, one behind another. Else receives everything at its place.
 void MessageOperation::receive_parts() {
   const Operation& op = operation_;
   const auto element = static_cast<std::int64_t>(size_of(op.dtype));

@@ -1,6 +1,6 @@
 #pragma once
 
-// Whether this process is one of several that mpiexec, mpirun or srun started, as its environment says: a plain run never touches
+// Whether this process is one of several that mpiexec, mpirun or srun started, as its environment says. A plain run never touches
 // MPI.
 
 #include <functional>
@@ -19,7 +19,7 @@ struct MpiJob {
 
 /// `variable(name)` is the value of an environment variable, or null.
 std::optional<MpiJob> find_mpi_job(const std::function<const char*(const char*)>& variable);
-/// Of this process.
+/// The job that this process's environment names.
 std::optional<MpiJob> find_mpi_job();
 
 }  // namespace lockstep::comm

@@ -1,9 +1,9 @@
 #pragma once
 
-// N ranks that mpiexec or srun started as processes. On one host they share memory: MPI brings them together, and what they do
-// together goes from buffer to buffer as between threads, by the same code and so with the same bits. Communicator::window() is
-// memory that all of them see; what lies elsewhere is copied (comm/host/staging.h). Hosts exchange messages, with the same bits
-// again (comm/mpi/message_communicator.h, host_first.h). The calling thread alone calls MPI.
+// N ranks that mpiexec or srun started as processes. MPI brings them together. Ranks of one host share memory, and data goes from
+// buffer to buffer by the code of threads, so with the same bits. Communicator::window() is memory that all of them see; what
+// lies elsewhere is copied (comm/host/staging.h). Hosts exchange messages, with the same bits again
+// (comm/mpi/message_communicator.h, host_first.h). The calling thread alone calls MPI.
 
 #include <functional>
 
@@ -32,10 +32,10 @@ struct HostPlace {
 };
 
 /// Calls body(world, place) on this process's rank and returns when every rank's body has ended. A rank that throws ends the
-/// others within seconds: on every rank an error of the same family (UserError or SystemError) is thrown that names it and says
-/// what it said. When one does not follow, or is no more, that is printed and MPI ends the job with exit code 2 (UserError) or 1.
-/// Once in a process. `job`: what find_mpi_job() found. On several hosts a rank that throws ends the job so at once. Throws
-/// UserError when whatever started the processes did not bring them together.
+/// others within seconds. Every rank then throws an error of the same family (UserError or SystemError), which names that rank
+/// and what it said. When a rank does not follow, or is no more, that is printed, and MPI ends the job with exit code 2
+/// (UserError) or 1. On several hosts a rank that throws ends the job so at once. Called once in a process. `job`: what
+/// find_mpi_job() found. Throws UserError when whatever started the processes did not bring them together.
 void run_mpi(const MpiJob& job, const MpiOptions& options,
              const std::function<void(Communicator& world, const HostPlace& place)>& body);
 

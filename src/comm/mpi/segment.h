@@ -1,6 +1,6 @@
 #pragma once
 
-// A block of memory that processes of one host map: anonymous shared memory, reached through its owner's entry in /proc, so that
+// A block of memory that processes of one host map. It is anonymous shared memory, reached through its owner's entry in /proc. So
 // nothing is left behind however the processes end, and no file system's size limits it.
 
 #include <cstddef>

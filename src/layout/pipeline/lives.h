@@ -56,11 +56,11 @@ struct ChunkLives {
   int inputs = 0;     ///< the chunk's input, where it has no embedding: from its arrival to input_backward
   int outputs = 0;    ///< the output until it is sent; one with the head
   int gradients = 0;  ///< the output's gradient, which becomes the input's: until that is sent or used up
-  /// Whose `gradients` they are: this chunk's, or those of a chunk behind it on the same rank, which hands them over.
+  /// The chunk whose `gradients` these are: this one, or one behind it on the same rank, which hands them over.
   int gradients_of = 0;
   bool immediate = false;  ///< some micro-batch has its weight gradients at once
 };
-/// Of all chunks of a rank. Throws BrokenRule, with the first of problems_of(), when there is one.
+/// The lives of all chunks of a rank. Throws BrokenRule, with the first of problems_of(), when there is one.
 std::vector<ChunkLives> lives_of(const std::vector<Action>& actions, const std::vector<Chunk>& chunks, int microbatches);
 
 /// Micro-batches to which some unit's gradient may be added at the same time.

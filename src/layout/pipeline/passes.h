@@ -19,10 +19,10 @@ struct StagePass {
 /// The passes as actions, without messages.
 std::vector<std::vector<Action>> bare_actions(const std::vector<std::vector<StagePass>>& passes, const StageMap& map);
 
-/// Each rank's list of actions. `passes`: of each rank, every one of its stages complete and in the order of micro-batches;
-/// throws BrokenRule where ranks would wait for each other. What a pass makes for another rank is sent behind it. It is received
-/// before the first pass that begins when it is there, were all passes equally long: from each rank in the order in which that
-/// one sends, and so early that no rank waits for another one's receive that comes behind a pass which waits for the first.
+/// Each rank's list of actions. `passes`: of each rank, every one of its stages complete and in the order of micro-batches.
+/// Throws BrokenRule where ranks would wait for each other. What a pass makes for another rank is sent behind it. It is received
+/// before the first pass that begins after its arrival, if all passes took as long. Receives from one rank have the order of its
+/// sends. They come early enough: no rank waits for a receive that comes behind a pass which waits for that rank.
 std::vector<std::vector<Action>> with_messages(const std::vector<std::vector<StagePass>>& passes, const StageMap& map);
 
 }  // namespace lockstep::layout

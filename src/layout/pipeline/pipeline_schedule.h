@@ -36,8 +36,8 @@ struct Action {
 std::string to_string(const Action& action);
 
 /// What is wrong with a rank's list; empty: nothing. Each of a chunk's passes and messages goes through the micro-batches of a
-/// step in order (sums over micro-batches have that order: in another one their bits would differ), each once, and behind what it
-/// needs. A chunk without embedding (head) and without messages has its neighbour on this rank.
+/// step in order, each once, and behind what it needs. Sums over micro-batches have that order: in another one their bits would
+/// differ. A chunk without embedding (head) and without messages has its neighbour on this rank.
 std::vector<std::string> problems_of(const std::vector<Action>& actions, const std::vector<Chunk>& chunks, int microbatches);
 
 }  // namespace lockstep::layout

@@ -25,18 +25,19 @@ struct NamedSchedule {
   enum class Chunks : std::uint8_t { one, several, vee } chunks;
   /// Micro-batches that it needs for each rank; 0: any number will do.
   int least_microbatches;
-  /// Of each rank.
+  /// Makes the passes of each rank.
   std::vector<std::vector<StagePass>> (*passes)(const PipelineShape& shape);
 };
 
-/// gpipe: all forward, then all backward; a rank keeps all micro-batches (Huang et al. 2019).
-/// 1f1b: p - r - 1 forward, then one forward, one backward; rank r keeps at most p - r (Narayanan et al. 2019). On one rank this
-/// is forward and backward of each micro-batch in turn.
-/// interleaved: 1f1b over v chunks a rank, in groups of p micro-batches or somewhat more (Narayanan et al. 2021).
-/// breadth-first: gpipe over v chunks a rank, each chunk with all micro-batches (Lamy-Poirier 2023).
-/// zb-h1: 1f1b with the gradients of weights put where ranks would wait; each keeps at most p (Qi et al. 2023).
-/// zb-v: two chunks a rank in a V; each rank takes what is ready, backward first, and keeps at most p (Qi et al. 2024).
-/// dualpipe-v: two chunks in a V that take turns from both sides (DeepSeek-AI 2025); at least 2 p micro-batches.
+/// The schedules, for rank r of p ranks:
+/// - gpipe: all forward, then all backward; a rank keeps all micro-batches (Huang et al. 2019).
+/// - 1f1b: p - r - 1 forward, then one forward, one backward; keeps at most p - r (Narayanan et al. 2019).
+/// - interleaved: 1f1b over v chunks a rank, in groups of p micro-batches or somewhat more (Narayanan et al. 2021).
+/// - breadth-first: gpipe over v chunks a rank, each chunk with all micro-batches (Lamy-Poirier 2023).
+/// - zb-h1: 1f1b with the gradients of weights put where ranks would wait; each keeps at most p (Qi et al. 2023).
+/// - zb-v: two chunks a rank in a V; each rank takes what is ready, backward first, and keeps at most p (Qi et al. 2024).
+/// - dualpipe-v: two chunks in a V that take turns from both sides (DeepSeek-AI 2025); at least 2 p micro-batches.
+/// On one rank 1f1b is forward and backward of each micro-batch in turn.
 std::span<const NamedSchedule> schedules();
 /// Null: no schedule has this name.
 const NamedSchedule* find_schedule(std::string_view name);
@@ -57,9 +58,9 @@ bool makes_weights_later(const ParallelPlan& plan);
 
 /// The chunks of a rank, of a model whose blocks are cut into the map's stages: `split` blocks each.
 std::vector<Chunk> chunks_of(const StageMap& map, int rank, const std::vector<std::int64_t>& split);
-/// Of a model of `layers` blocks, cut evenly.
+/// The chunks of a rank, of a model of `layers` blocks that are cut evenly.
 std::vector<Chunk> chunks_of(const StageMap& map, int rank, std::int64_t layers);
-/// As the plan cuts them.
+/// The chunks of a rank, of a model of `layers` blocks that are cut as the plan says.
 std::vector<Chunk> chunks_of(const ParallelPlan& plan, int rank, std::int64_t layers);
 
 }  // namespace lockstep::layout

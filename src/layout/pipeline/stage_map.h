@@ -26,10 +26,10 @@ class StageMap {
   int ranks() const { return static_cast<int>(stages_of_.size()); }
   int stages() const { return static_cast<int>(rank_of_.size()); }
   int rank_of(int stage) const { return rank_of_[static_cast<std::size_t>(stage)]; }
-  /// Its number among its rank's.
+  /// The stage's number among those of its rank.
   int chunk_of(int stage) const { return chunk_of_[static_cast<std::size_t>(stage)]; }
   const std::vector<int>& stages_of(int rank) const { return stages_of_[static_cast<std::size_t>(rank)]; }
-  /// Of each of a rank's stages.
+  /// The neighbours of each of the rank's stages.
   std::vector<Neighbours> neighbours_of(int rank) const;
   /// The ranks that have the embedding and the head.
   int first_rank() const { return rank_of_.front(); }

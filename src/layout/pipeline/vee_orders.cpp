@@ -12,9 +12,9 @@ namespace {
 
 using Kind = Action::Kind;
 
-/// A V of stages on which every rank, at each tick of a clock, takes one pass of those that are ready: input backward first (what
-/// other ranks wait for), then forward, the later stage first (what leads to the loss), while it keeps fewer than `room`
-/// micro-batches of its chunks; then weight gradients. Every pass takes a tick.
+/// A V of stages on which every rank, at each tick of a clock, takes one pass of those that are ready. Every pass takes a tick.
+/// Input backward comes first, since other ranks wait for it. Forward comes next, the later stage first, since it leads to the
+/// loss. A rank takes it only while it keeps fewer than `room_` micro-batches of its chunks. Weight gradients come last.
 class Clock {
  public:
   explicit Clock(const PipelineShape& shape)

@@ -1,8 +1,9 @@
 #pragma once
 
-// Context parallelism by gathering in canonical mode (numerics.md section 3.8): the forward pass is GatheringAttention's, which
-// keeps nothing. In the backward pass each rank would have a part of the sums over queries, the gradients of keys and values; so
-// ranks exchange positions for heads there, and attend again before they go backward, each with all positions of its heads.
+// Context parallelism by gathering in canonical mode (numerics.md section 3.8). The forward pass is GatheringAttention's, but
+// nothing of it is kept. In the backward pass the gradients of keys and values are sums over queries, of which each rank would
+// have a part. So ranks exchange positions for heads there. Each attends again, with all positions of its heads, before it goes
+// backward.
 
 #include "parallel/context/exchanging_attention.h"
 #include "parallel/context/gathering_attention.h"

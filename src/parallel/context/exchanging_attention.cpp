@@ -10,7 +10,7 @@ namespace {
 
 using layout::Range;
 
-// Of samples of which there may be fewer than were declared.
+// The first `rows` rows of each tensor: a pass may have fewer samples than memory was declared for.
 AttentionTensors first_rows(const AttentionTensors& of, std::int64_t rows) {
   return {of.q.slice_rows(0, rows), of.k.slice_rows(0, rows), of.v.slice_rows(0, rows), of.o.slice_rows(0, rows)};
 }

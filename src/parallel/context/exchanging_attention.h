@@ -13,8 +13,8 @@ namespace lockstep::parallel {
 
 class ExchangingAttention final : public SplitAttention {
  public:
-  /// `rank` of `ranks` ranks that divide `positions` positions, of which neighbours lie on one of `hosts` hosts, as many on each.
-  /// `canonical`: on one.
+  /// `rank` of `ranks` ranks that divide `positions` positions. Neighbouring ranks lie on one of `hosts` hosts, as many on each.
+  /// `canonical`: only with one host.
   ExchangingAttention(std::int64_t positions, int rank, int ranks, int hosts = 1, bool canonical = false);
   /// With several hosts `group` is divided: collective.
   void connect(comm::Communicator& group) override;
@@ -26,7 +26,7 @@ class ExchangingAttention final : public SplitAttention {
                 const AttentionCall& call) override;
 
  private:
-  /// Of those that the ranks have outside, the heads that one of them has inside.
+  /// The heads that one rank has inside, counted among those that the ranks have outside.
   struct Heads {
     layout::Range query, kv;
   };

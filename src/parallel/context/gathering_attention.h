@@ -36,7 +36,7 @@ class GatheringAttention final : public SplitAttention {
   void add(ops::Ops& ops, const Tensor& sums, const Tensor& part, std::int64_t sample, std::int64_t samples) const;
   /// own = this rank's rows of `sums` [all rows, columns], added over ranks.
   void scatter(ops::Ops& ops, const Tensor& own, const Tensor& sums, std::int64_t samples);
-  /// Of a matrix with the rows of all ranks.
+  /// How many elements each rank has of a matrix of `columns` columns with the rows of all ranks.
   const std::vector<std::int64_t>& elements_of_ranks(std::int64_t samples, std::int64_t columns);
   /// Rows of all ranks before a rank's.
   std::int64_t before(int rank, std::int64_t samples) const;

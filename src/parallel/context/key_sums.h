@@ -1,7 +1,7 @@
 #pragma once
 
-// Canonical mode (numerics.md section 3.8): where ranks share a key/value head, its gradient is a sum over the heads of several
-// ranks, which is complete before anything is made of it.
+// Canonical mode (numerics.md section 3.8) where ranks share a key/value head. The head's gradient is a sum over query heads of
+// several ranks. The sum is complete before anything is made of it.
 
 #include "layout/sharded_dims.h"
 #include "ops/ops.h"

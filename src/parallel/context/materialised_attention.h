@@ -1,7 +1,7 @@
 #pragma once
 
-// A rank that has all positions of its samples and keeps the attention weights of every query for every key, as frameworks
-// without tiled attention do: what tiles save is measured against it (kernels.attention=materialised).
+// Attention that keeps the weights of every query for every key, as frameworks without tiled attention do
+// (kernels.attention=materialised). What tiles save is measured against it. The rank has all positions of its samples.
 
 #include "parallel/context_attention.h"
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// Context parallelism by a ring (Liu et al. 2023): keys and values travel from rank to rank, and each rank's queries attend to
-// those that come by, one online softmax over all of them. No rank ever has more of them than two ranks' parts. What causality
-// hides is not computed: of the keys of an earlier rank the front run is seen by all own queries, those of a later one by the
-// back run's.
+// Context parallelism by a ring (Liu et al. 2023): keys and values travel from rank to rank. Each rank's queries attend to those
+// that come by, in one online softmax over all of them. No rank ever has more keys and values than two ranks' parts. What
+// causality hides is not computed. In zigzag all own queries see the front run of an earlier rank's keys, and none its back run.
+// Only the own back run's queries see a later rank's keys.
 
 #include "parallel/context/split_positions.h"
 
@@ -44,7 +44,7 @@ class RingAttention final : public SplitAttention {
   template <class Use>
   void for_blocks(const AttentionCall& call, int from, const Use& use) const;
   std::int64_t most_rows(std::int64_t samples) const;
-  /// Whose keys this rank has after `hops` hops.
+  /// The rank whose keys this rank has after `hops` hops.
   int origin(int hops) const { return (rank_ + ranks_ - hops % ranks_) % ranks_; }
   Pair pair(const Tensor& memory, int from, std::int64_t samples) const;
   /// The keys and values of a hop, and their gradient's sums: memory of which ranks' parts take turns.

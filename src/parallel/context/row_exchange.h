@@ -1,7 +1,7 @@
 #pragma once
 
-// Ranks that have some positions of every sample each bring the rows of all positions together: each gets some of the columns,
-// for those of its own rows that others get.
+// Each rank has some positions of every sample. An exchange gives it some columns of the rows of all positions. In return it
+// sends the columns of its own rows that other ranks get.
 
 #include <span>
 #include <vector>

@@ -1,8 +1,8 @@
 #pragma once
 
-// How ranks of context parallelism divide the positions of every sample: into twice as many parts as there are ranks, of which a
-// rank has one from the front and one from the back ("zigzag"), so that all ranks see about as many keys. Where samples are
-// several documents, which two a rank has follows from these.
+// How ranks of context parallelism divide the positions of every sample. There are twice as many parts as ranks. A rank has one
+// part from the front and one from the back ("zigzag"), so that all ranks see about as many keys. Where samples are several
+// documents, these decide which two parts a rank has.
 
 #include <cstdint>
 #include <span>
@@ -14,14 +14,15 @@
 
 namespace lockstep::parallel {
 
-/// Of `positions` positions those of rank `rank` of `ranks`: parts rank and 2 ranks - 1 - rank of 2 ranks; all for one rank.
+/// The positions of rank `rank` of `ranks`: where `positions` are cut into 2 ranks parts, parts rank and 2 ranks - 1 - rank. A
+/// single rank has all.
 ops::Positions split_positions(std::int64_t positions, int rank, int ranks);
 
-/// Of samples of `positions` positions those of each rank: as split_positions() says.
+/// Fills `parts`, by rank, with the positions of each rank among `positions`, as split_positions() says.
 void split_all_positions(std::span<ops::Positions> parts, std::int64_t positions);
-/// Deals the same 2 n parts out to n ranks, two to each, by what they cost: a query sees the keys from the start of its document
-/// to itself. The part that costs most goes with the one that costs least, and so on: no other way to deal them out in pairs
-/// leaves less to the rank with the most, and samples of one document are divided in zigzag. Parts of different lengths
+/// Deals the same 2 n parts out to n ranks, two to each, by what they cost. A query costs the keys that it sees: from the start
+/// of its document to itself. The part that costs most goes with the one that costs least, and so on. No other way to deal them
+/// out in pairs leaves less to the rank with the most. Samples of one document are divided in zigzag. Parts of different lengths
 /// (positions that 2 n does not divide) stay in zigzag: every rank has as many positions as split_positions() gives it.
 class DocumentSplit {
  public:
@@ -40,8 +41,8 @@ class DocumentSplit {
 /// together, positions stay in zigzag.
 bool splits_by_documents(layout::ContextMethod method);
 
-/// visit(first of all rows, first of the rank's rows, count) for each run of neighbours, of `samples` samples: a rank's rows lie
-/// sample by sample, as `own` has them, and all rows in the order of the `positions` positions of a sample.
+/// Calls visit(first of all rows, first of the rank's rows, count) for each run of neighbours in `samples` samples. The rank's
+/// rows lie sample by sample, in the order of `own`. All rows lie sample by sample, in the order of the `positions` positions.
 template <class Visit>
 void for_runs(const ops::Positions& own, std::int64_t positions, std::int64_t samples, const Visit& visit) {
   std::int64_t row = 0;

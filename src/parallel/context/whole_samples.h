@@ -1,7 +1,7 @@
 #pragma once
 
-// Canonical mode (numerics.md section 3.8) sums over tokens as one rank does, where ranks divide the positions of samples: they
-// bring the rows of whole samples together, and each makes the sums of some columns.
+// Canonical mode (numerics.md section 3.8) where ranks divide the positions of samples. Sums over tokens are made as one rank
+// makes them. Ranks bring the rows of whole samples together, and each makes the sums of some columns.
 
 #include "parallel/context/row_exchange.h"
 
@@ -16,7 +16,7 @@ class WholeSamples {
   bool divided() const { return ranks() > 1; }
   int rank() const { return rank_; }
   int ranks() const { return static_cast<int>(usual_.size()); }
-  /// Of n columns, or of n things of any kind, those whose sums this rank makes.
+  /// The range of n columns, or of n things of any kind, whose sums this rank makes.
   layout::Range share(std::int64_t n) const { return layout::part_of(n, rank_, ranks()); }
 
   /// Samples of at most `rows` rows together, of which gather() gets at most `gathered` columns and deal() at most `dealt`. Where
@@ -29,7 +29,7 @@ class WholeSamples {
   Tensor gather(ops::Ops& ops, const Tensor& own, std::span<const ops::Positions> parts);
   /// [R', share(n)]: this rank's columns of every rank's own [R, n].
   Tensor deal(ops::Ops& ops, const Tensor& own, std::span<const ops::Positions> parts);
-  /// Of x, as many equal pieces as there are ranks, every rank's own.
+  /// x has one piece for each rank, all of one size. Each rank gives its own piece and gets the others.
   void collect(ops::Ops& ops, const Tensor& x);
   /// x = the sum of every rank's x, f32.
   void add_up(ops::Ops& ops, const Tensor& x);

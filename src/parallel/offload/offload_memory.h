@@ -1,7 +1,7 @@
 #pragma once
 
-// What of a rank's training state lies elsewhere, declared from sizes alone: weights, master copies, gradients and slots, in
-// ranges of units, and the few buffers through which the ranges pass.
+// The part of a rank's training state that lies elsewhere: weights, master copies, gradients and slots, in ranges of units.
+// Ranges pass through a few buffers. All of it is declared from sizes alone.
 
 #include <array>
 #include <vector>
@@ -38,7 +38,8 @@ struct OffloadMemory {
     DType slot_type = DType::f32;
     int slots = 0;
   };
-  /// Of what `cut` leaves the rank of `units`. `others`: columns of what other owners have declared, weights and gradients.
+  /// `cut`: which part of each of `units` this rank has. `others`: columns that other owners have declared, those of weights and
+  /// gradients.
   void declare(Arena& device, const std::vector<layout::Unit>& units, const layout::StateCut& cut, const Needs& needs,
                std::vector<OffloadColumn> others, const OffloadOptions& options, Spill& spill);
   /// Something is offloaded.

@@ -1,9 +1,9 @@
 #pragma once
 
-// Gradients that lie elsewhere when a unit's backward pass is done: memory has those of a few units, in places that take turns.
-// Behind a unit's last micro-batch its gradient is reduced over ranks, told to who takes the norm, and put away, what this rank
-// needs of it; behind the ones before, the rank's own sum is, and is read ahead of the next. All of it goes on under the backward
-// pass of the units that follow. The sums are those of gradients in memory, in their order.
+// Gradients that lie elsewhere when a unit's backward pass is done. Memory has those of a few units, in places that take turns.
+// After a unit's last micro-batch its gradient is reduced over ranks. What this rank needs of it is told to who takes the norm,
+// and put away. After an earlier micro-batch the rank's own sum is put away, and read ahead of the next one. All of this goes on
+// under the backward pass of the units that follow. Sums are made as for gradients in memory, in the same order.
 
 #include <functional>
 #include <optional>
@@ -15,7 +15,7 @@
 namespace lockstep::parallel {
 
 struct OffloadedGradientMemory {
-  /// Of work that offload_gradients() takes.
+  /// Throws BrokenRule unless offload_gradients(work).
   void declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work,
                const arch::UnitMap& map, const Spill::Needs& like, Spill& spill);
   bool used() const { return spill != nullptr; }

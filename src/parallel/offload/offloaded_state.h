@@ -11,8 +11,8 @@ namespace lockstep::parallel {
 
 class OffloadedState final : public ResidentState {
  public:
-  /// Of state that is cut as the stores and `memory` are; parts.slots has names and type alone where slots lie elsewhere. All
-  /// outlive this.
+  /// The state is cut as the stores and `memory` are. Where slots lie elsewhere, parts.slots has only their names and type. All
+  /// arguments outlive this.
   OffloadedState(const ResidentParts& parts, const OffloadMemory& memory);
   bool stays(const Use& use) const override;
 

@@ -78,7 +78,7 @@ class Spill {
   }
   /// Declares memory to move `bytes` to and from.
   static void declare(Arena& arena, Mirror& out, std::string name, std::int64_t bytes);
-  /// Of such memory, when it is committed, the `bytes` from `first` on; whole blocks.
+  /// The `bytes` from byte `first` on of memory that declare() declared and that is committed.
   static Mirror part(const Mirror& declared, std::int64_t first, std::int64_t bytes);
 
   /// One that is under way, or none.

@@ -17,7 +17,7 @@ struct ServerMemory {
     DType type, slot_type;           ///< of weights, and of slots
     DType pushed;                    ///< of what workers push
   };
-  /// Of server `server` of those that hold `all`.
+  /// `all`: which server holds what. `server`: the number of this one, from 0.
   ServerMemory(layout::KeyRanges all, Keeps kept, int server);
   ServerMemory(const ServerMemory&) = delete;
   ServerMemory& operator=(const ServerMemory&) = delete;

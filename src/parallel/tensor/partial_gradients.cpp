@@ -9,7 +9,7 @@ namespace {
 
 using layout::Range;
 
-/// Of a parameter, as the rank `shard` is of holds it.
+/// Neighbouring elements of a parameter that a rank's shard has.
 struct Part {
   Range global;        ///< elements of the whole tensor
   std::int64_t local;  ///< in the shard

@@ -1,9 +1,9 @@
 #pragma once
 
-// Gradients of which a tensor rank has made a part alone: of what every rank holds whole where ranks divide the tokens (gains and
-// biases with sequence parallelism), and of key and value heads that several ranks hold for their own queries. They are added
-// over the tensor ranks when a unit is closed, before replicas are summed; all other gradients are complete on every rank
-// (layout::Shard::partial).
+// Gradients of which each tensor rank makes only a part (layout::Shard::partial). Where ranks divide the tokens (sequence
+// parallelism), these are of gains and biases, which every rank holds whole. Others are of key and value heads that several ranks
+// hold for their own queries, and of tensors by ShardRule::partial. The parts are added over the tensor ranks when a unit is
+// closed, before replicas are summed. All other gradients are complete on every rank.
 
 #include <vector>
 

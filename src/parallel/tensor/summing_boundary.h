@@ -1,7 +1,7 @@
 #pragma once
 
-// Tensor parallelism (Megatron: Shoeybi et al. 2019): each rank makes a part of every sum, and all get all of them. Of s tokens
-// of width h a sum over t ranks sends 2 s h (t - 1) / t fp32 elements a rank.
+// Tensor parallelism (Megatron: Shoeybi et al. 2019): each rank makes a part of every sum, and all get all sums. For s tokens of
+// width h, each of t ranks sends 2 s h (t - 1) / t fp32 elements a sum.
 
 #include <vector>
 

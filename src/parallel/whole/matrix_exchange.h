@@ -1,7 +1,7 @@
 #pragma once
 
-// Whole matrices for a rule that needs them: what each rank has of a step's directions travels to the owner of the matrix, and
-// what the owner makes of it comes back to all that hold it.
+// Whole matrices for an update rule that needs them. Each rank sends what it has of a step's directions to the owner of the
+// matrix. What the owner makes of them comes back to all ranks that hold the matrix.
 
 #include <functional>
 #include <span>

@@ -20,18 +20,18 @@ struct TensorNormMemory {
   Mirror digits;  ///< [2, tensors, ops::Reduce::exact_digits] i64: of the weights' squares, and of the gradients'
 };
 
-/// Squares are added without rounding, each rank giving what it answers for, and a sum is rounded once: so a norm is a function
-/// of the tensor alone, whatever ranks have of it.
+/// Each rank adds the squares of the elements that it answers for, without rounding. A tensor's sum is rounded once. So its norm
+/// is a function of the tensor alone, whatever ranks have of it.
 class TensorNorms {
  public:
-  /// Of `state`, whose parts the ranks of `group` hold together; `memory` is declared for it. All outlive this.
+  /// The ranks of `group` hold together the state that measure() gets. `memory` is declared for its model. Both outlive this.
   TensorNorms(const TensorNormMemory& memory, comm::Communicator& group) : memory_(memory), group_(group) {}
   /// After the gradients were reduced. Collective.
   void measure(TrainingState& state, ops::Ops& ops);
   struct Norms {
     double weights, gradient;
   };
-  /// Of a unit's parameter, as they were measured last.
+  /// The norms of a unit's parameter, as measure() found them last.
   Norms of(UnitIndex unit, std::size_t parameter) const;
 
  private:

@@ -1,8 +1,9 @@
 #pragma once
 
-// Gradients of all units in one flat f32 buffer, in the order in which backward is done with them; reduced over the
-// data-parallel group bucket by bucket while backward goes on. A bucket is nothing but neighbours that share a call; where each
-// rank needs its part of the sum alone (ZeRO), neighbours whose calls begin together.
+// Gradients of all units in one flat f32 buffer, in the order in which the backward pass completes them. They are reduced over
+// the data-parallel group bucket by bucket while the backward pass goes on. A bucket is neighbours in that order whose gradients
+// one call reduces. Where each rank needs only its part of the sum (ZeRO), each unit has its own call, and those of a bucket
+// begin together.
 
 #include <cstdint>
 #include <functional>
@@ -69,13 +70,13 @@ std::optional<arch::TokenTable> held_table(const std::vector<layout::Unit>& unit
 
 /// What a rank keeps of gradients.
 struct GradientMemory {
-  /// Of all `units` that the rank holds.
+  /// `units`: all that the rank holds.
   void declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work);
 
   layout::StateCut cut;
   std::vector<UnitIndex> order;  ///< units that get gradients here
-  /// The step's gradient, f32: [elements of these units], or where gradients are reduced apart from it [those this rank needs];
-  /// behind them what it needs of a tied matrix whose head is elsewhere.
+  /// The step's gradient, f32: [elements of the units in `order`]. Where gradients are reduced in other memory, it has only those
+  /// that this rank needs. Behind them lies what the rank needs of a tied matrix whose head is elsewhere.
   Tensor sum;
   std::vector<Tensor> turns;  ///< [elements of the largest] f32: of every other bucket, where they take turns
   std::vector<Tensor> fresh;  ///< when each micro-batch is reduced: theirs, as many as may be open, taking turns

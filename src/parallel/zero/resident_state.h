@@ -1,7 +1,7 @@
 #pragma once
 
-// Training state that lies in this rank's memory, all of it, the same on every rank of a group, or an even part of each unit:
-// visits bring nothing and write nothing back.
+// Training state that lies in this rank's memory. Every rank of a group has all of it, or an even part of each unit. Visits find
+// it in place: they bring nothing and write nothing back.
 
 #include <optional>
 
@@ -21,7 +21,8 @@ class StateHash {
   /// `pieces` brings tensors from their device; null: the host has them. It outlives this.
   explicit StateHash(const HostPieces* pieces = nullptr) : pieces_(pieces) {}
   void add(const Tensor& tensor);
-  /// Of what ranks may hold in different parts: the part begins at element `first` of all. In any order, and without add().
+  /// Adds a part of state that ranks may divide in different ways. `first`: the number of its first element in all that is
+  /// hashed. Parts come in any order. A hash gets either parts or whole tensors by add(), not both.
   void add_part(const Tensor& tensor, std::int64_t first);
   /// Throws SystemError on every rank unless all that are `compared` have added the same bits. Collective.
   void demand_alike(comm::Communicator& group, bool compared = true) const;
@@ -37,7 +38,7 @@ void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensor
 
 /// What an optimizer keeps for each weight on a rank; zero at the start.
 struct SlotMemory {
-  /// Of what `cut` leaves the rank of all units `of`.
+  /// Declares slots for the part of each of the units `of` that `cut` leaves this rank. Units that are not trained get none.
   void declare(Arena& arena, const std::vector<layout::Unit>& of, const layout::StateCut& cut = {});
 
   DType type = DType::f32;                 ///< f32 or bf16
@@ -91,14 +92,14 @@ class ResidentState : public TrainingState {
 
  protected:
   bool has_slots() const { return !slots_.units.empty(); }
-  /// Of a unit, what this rank has of each in memory; empty where this rank has none, and of units that are not trained.
+  /// What this rank has in memory of a unit's slots, by name. Empty where it has none, and for units that are not trained.
   std::span<const Tensor> slots_of(UnitIndex unit) const;
   comm::Communicator& group() const { return group_; }
   /// What a rank has of a unit.
   layout::Range held(UnitIndex unit) const;
   /// A visit of what lies in memory.
   void visit_memory(const Use& use, Call call, void* body);
-  /// What of a range of a unit lies in memory, slots aside.
+  /// The tensors of a unit's range that lie in memory, without slots.
   StateRange range_in_memory(UnitIndex unit, const Use& use, const layout::Range& range);
   /// Whether a visit comes to the unit: one that is not trained has no gradient.
   bool is_visited(UnitIndex unit, const Use& use) const {

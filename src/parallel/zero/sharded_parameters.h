@@ -1,10 +1,10 @@
 #pragma once
 
-// Weights of which each rank keeps a part (ZeRO-3, FSDP): a lease gathers them into one of a few slots, and those that come next
-// are gathered while what was leased computes. Where a rank's part lies elsewhere (parallel/offload) it is brought first, ahead
-// of the lease, too; one rank's part is all, and is brought to where it is leased. A tile of which a rank has pieces of rows is
-// put together from them first, so that gathered parts are always matrices without gaps. What lies in a slot stays there until
-// another part needs the place or the weights change, so that a part that is soon leased again is not gathered twice.
+// Weights of which each rank keeps a part (ZeRO-3, FSDP). A lease gathers them into one of a few slots. Those of the next leases
+// are gathered while the leased ones are in use. Where a rank's part lies elsewhere (parallel/offload) it is brought first, also
+// ahead of the lease. A single rank has all of the weights: they are leased where they were brought to. A rank that has pieces of
+// a tile's rows puts them together first, so that gathered parts are always matrices without gaps. A slot keeps its part until
+// another part needs the place or the weights change. So a part that is soon leased again is not gathered twice.
 
 #include <cstdint>
 #include <vector>
@@ -57,8 +57,8 @@ class ShardedParameters final : public ParameterStore {
   void release(const layout::Access& access) noexcept override;
   std::vector<Slot>& slots_of(const layout::Part& part) { return slots_[memory_.gathers.class_of_part(part)]; }
   Slot* find(const layout::Part& part);
-  /// Of the places that no lease holds, the one whose part is needed last (Belady 1966); one that is awaited, if `awaited` and
-  /// there is no other. Null when there is none.
+  /// A slot for `part` that no lease holds: the one whose own part is needed last (Belady 1966). Where there is no other, and
+  /// `awaited` is true, one that was gathered ahead for a lease to come. Null when there is none.
   Slot* free_slot(const layout::Part& part, bool awaited);
   /// It is better to give up `slot` than `other`.
   bool rather(const Slot& slot, const Slot& other) const;

@@ -1,9 +1,9 @@
 #pragma once
 
-// The gradient of a matrix that embedding and head share. H, the head's part, is dense and lies in the gradient store; E, the
-// embedding's part, is rows by token and lies here. They are kept apart, reduced apart and added once, as H + E, in every layout
-// (numerics.md section 3.6), and by ranges of elements, since a rank may hold any range of H. Only rows that some rank has seen
-// travel.
+// The gradient of a matrix that embedding and head share. H, the head's part, is dense and lies in the gradient store. E, the
+// embedding's part, has rows of the tokens that were read alone, and lies here. H and E are kept apart, reduced apart and added
+// once, as H + E, in every layout (numerics.md section 3.6). They are added by ranges of elements, since a rank may hold any
+// range of H. Only rows of E that some rank has seen are sent.
 
 #include <cstdint>
 #include <vector>

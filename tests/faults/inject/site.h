@@ -19,8 +19,8 @@ class Site {
   Site(Path program, Path folder);
 
   const Path& folder() const { return folder_; }
-  /// Runs lockstep with these words in the folder, NAME=VALUE in front being variables, as a shell has them; standard output goes
-  /// to a file of the folder where one is named.
+  /// Runs lockstep with these words in the folder. Words NAME=VALUE in front are environment variables, as in a shell. Standard
+  /// output goes to the file `output` of the folder where that is named.
   Outcome run(const Words& words, const std::string& output = "");
   Outcome trace(const Words& words, const std::string& output, TraceOptions options);
   /// What the last command wrote to standard error.

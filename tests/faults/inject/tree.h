@@ -16,7 +16,7 @@ using Tree = std::map<std::string, std::string>;
 Tree read_tree(const Path& folder);
 /// Makes `folder` what `tree` says; it must not exist.
 void write_tree(const Tree& tree, const Path& folder);
-/// What of the tree lies in `folder`, which ends in '/'; paths below it.
+/// The part of the tree that lies in `folder`, which ends in '/'; its paths are below that.
 Tree part_of(const Tree& tree, const std::string& folder);
 /// Where the trees differ, for people; empty: nowhere.
 std::string difference(const Tree& is, const Tree& expected);

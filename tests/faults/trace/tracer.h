@@ -1,11 +1,11 @@
 #pragma once
 
-// Runs a program and stands between it and the kernel: every call that concerns the files of a folder is counted, over all
-// threads and children, and the n-th of them can be made to fail, to write less than it was asked, or to be the last.
+// Runs a program and stands between it and the kernel. Every call that concerns the files of a folder is counted, over all
+// threads and children. The n-th of them can be made to fail, to write less than it was asked, or to be the last.
 //
-// ptrace() with a seccomp filter that stops the program at the calls of call_kinds() and at no others. A call counts where its
-// path, or what its descriptor stands for (/proc/PID/fd), lies in the folder: what a loader and the C library do elsewhere, such
-// as reading their own files, does not drown the program's. io_uring_enter always counts, for its descriptor stands for no file.
+// ptrace() with a seccomp filter stops the program at the calls of call_kinds() and at no others. A call counts where its path,
+// or what its descriptor stands for (/proc/PID/fd), lies in the folder. So what a loader and the C library do elsewhere, such as
+// reading their own files, does not drown the program's. io_uring_enter always counts, for its descriptor stands for no file.
 
 #include <functional>
 #include <optional>
