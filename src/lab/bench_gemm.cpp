@@ -55,8 +55,8 @@ double middle_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Memory of `bytes` with small numbers in it, so that no product overflows: both halves of a word are the same bf16, which is
-// nearly what the whole is as f32.
+// Memory of `bytes` with small numbers in it, so that no product overflows. Both halves of a word are the same bf16. The whole
+// word as f32 is nearly the same number.
 void fill(Memory& memory, MemorySource& source, std::size_t bytes) {
   if (memory.size() >= bytes) return;
   memory = Memory();

@@ -1,8 +1,8 @@
 #pragma once
 
 // Our products beside those of oneDNN and OpenBLAS, on the shapes of real models, in interleaved rounds. A shared machine's speed
-// changes from one moment to the next, so every sample has the multiply-add rate of its own moments beside it, and figures are
-// compared as shares of that.
+// changes from one moment to the next. So every sample has the multiply-add rate of its own moments beside it, and figures are
+// compared as shares of that rate.
 
 #include <functional>
 #include <memory>
@@ -36,7 +36,7 @@ struct GemmRow {
   Timing ours_f32 = {};     ///< the same product in f32, where `ours` is bf16
   Timing other_order = {};  ///< and in bf16 in the other order, where the processor has an instruction for it
   double flops() const;
-  /// Of the multiply-add rate that `timing` reached; 0 when it was not measured.
+  /// The share of the multiply-add rate that `timing` reached; 0 when it was not measured.
   double share(const Timing& timing) const;
   /// The faster library, by room.
   Timing library() const;

@@ -24,7 +24,7 @@ double f32_ratio(const GemmRow& row) { return row.ours_f32.room / row.ours.room;
 
 double other_ratio(const GemmRow& row) { return measured(row.other_order) ? row.ours.room / row.other_order.room : 0; }
 
-// Of the ratios that are above 0; 0 when none is.
+// The geometric mean of the ratios that are above 0; 0 when none is.
 double geometric_mean_of(const std::vector<GemmRow>& rows, double (*ratio_of)(const GemmRow& row)) {
   double logs = 0;
   int count = 0;

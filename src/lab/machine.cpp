@@ -131,7 +131,7 @@ double best_rate_of_all(Team& team, comm::Communicator& world, std::int64_t tile
 
 constexpr double update_bytes = 28.0 * stream_floats;
 
-// Of four streams, tile by tile.
+// Updates four streams, tile by tile.
 auto tile_update(float* a) {
   return [a, update = HWY_DYNAMIC_DISPATCH(UpdateRange)](std::int64_t i) {
     float* const from = a + i * stream_tile;

@@ -18,19 +18,19 @@ double fma_peak(Team& team);
 /// these moments is a share of.
 double fma_rate(Team& team, double seconds);
 
-/// Bytes/s of an update in place as an optimizer does it (four streams read, three of them written back) over 128 MiB taken
+/// Bytes/s of an update in place as an optimizer does it: four streams are read, and three of them written back. Uses 128 MiB
 /// from `memory` for the time of the call. Takes about 0.2 s.
 double update_bandwidth(Team& team, MemorySource& memory);
 
 /// Likewise by all ranks at the same time, on 128 MiB of each, as triad_bandwidth() does it. Collective; the same on every rank.
 double update_bandwidth(Team& team, MemorySource& memory, comm::Communicator& world);
 
-/// Bytes/s of reading `bytes` again and again, as generating text reads its weights: a cache that holds them all counts. Of
-/// more than 1 GiB or a quarter of the free memory, that much is read. Taken from `memory` for the time of the call.
+/// Bytes/s of reading `bytes` again and again, as generating text reads its weights: a cache that holds them all counts. At most
+/// 1 GiB, or a quarter of the free memory, is read. Taken from `memory` for the time of the call.
 double read_bandwidth(Team& team, MemorySource& memory, std::int64_t bytes);
 
-/// Bytes/s of STREAM's triad (a = b + s c, three streams counted) by all ranks at the same time, on 96 MiB of each; the best of
-/// several passes, each as long as its slowest rank. Collective; the same on every rank. Takes about 0.2 s.
+/// Bytes/s of STREAM's triad (a = b + s c, three streams counted) by all ranks at the same time, on 96 MiB of each. It is the
+/// best of several passes, each as long as its slowest rank. Collective; the same on every rank. Takes about 0.2 s.
 double triad_bandwidth(Team& team, MemorySource& memory, comm::Communicator& world);
 
 /// `seconds` of the rank that took longest, the same on every rank. Collective.

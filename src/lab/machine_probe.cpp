@@ -15,11 +15,11 @@
 namespace lockstep::lab {
 namespace {
 
-/// Of a group of ranks.
+/// What a group of ranks reaches in exchanges: bytes a second, and seconds.
 struct Link {
   double rate = 0, latency = 0;
 };
-/// As planner/exchange has it: a sum for all is two passes around the ring, each of which takes the latency and its bytes.
+/// As planner/exchange has it: an all-reduce is two passes around the ring, each of which takes the latency and its bytes.
 Link link_between(const ProbeOptions& options, Runtime& runtime, comm::Communicator& ranks) {
   if (ranks.size() == 1) return {};
   CollectiveReport report;

@@ -19,9 +19,9 @@ struct ProbeOptions {
   std::size_t disk_bytes = 64 << 20;  ///< that are written and read back; a multiple of 1 MiB
 };
 
-/// A device is a rank: its cores' multiply-adds (those of bf16: ops::bf16_multiply_adds()), what products
-/// of a layer reach of that, its part of the memory and of the memory's rate, and what sums over ranks reach. `node`: the ranks
-/// of `world` on this rank's host, as many on each. Figures are means over the ranks, and the same on all. Throws UserError where
+/// A device is a rank. Its peak is its cores' multiply-adds, times ops::bf16_multiply_adds() for bf16. Products of a layer reach
+/// a share of that. It has its part of the memory, of the memory's rate, and of what sums over ranks reach. `node`: the ranks of
+/// `world` on this rank's host, as many on each. Figures are means over the ranks, and the same on all. Throws UserError where
 /// the folder cannot be written. Collective.
 planner::Machine probe_machine(const ProbeOptions& options, Runtime& runtime, comm::Communicator& world,
                                comm::Communicator& node);

@@ -16,7 +16,7 @@ struct Linear {
   std::int64_t in, out;
 };
 
-/// Of the tensor ranks with so many heads, the key/value heads of the one that holds most: neighbours may read one together.
+/// The most key/value heads of a tensor rank, among ranks with `heads` heads: neighbours may read the same one.
 std::int64_t most_kv_heads(const arch::ModelConfig& model, std::int64_t heads, int tensor_ranks) {
   const layout::ShardGroup shared{.pieces = model.kv_heads, .users = model.heads / model.kv_heads};
   std::int64_t most = 0;
@@ -162,14 +162,14 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
                                                   .forward = attention.forward,
                                                   .backward = attention.backward},
                                                  plan, machine);
-  // A sum on its way goes forward under the products beside it: in the backward pass, of weight gradients.
+  // A sum hides under the products beside it; in the backward pass these are products of weight gradients.
   const auto under = [&](double products, bool hidden) {
     return hidden ? std::max(sums / 4, beside(sums, products, system)) : sums;
   };
   work.exchange = under(forward_products, system.hidden_sums == System::HiddenSums::all) + context.forward;
   work.exchange_backward = under(weight_products, system.hidden_sums != System::HiddenSums::none) + context.backward;
   if (plan.recompute.kind == layout::Recompute::Kind::full) {
-    // Of blocks that are run again together the last one's result is not needed.
+    // The result of the last of the blocks that are run again together is not needed.
     const double unneeded = system.spares_again ? 1.0 / plan.recompute.every : 0;
     work.again = work.forward - unneeded * product_seconds(block.rows, block.down.in, block.down.out, machine, element);
     work.exchange_again = work.exchange - unneeded * sum;
@@ -184,8 +184,8 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
       case System::Selective::attention:
         work.again = attention.forward;
         break;
-      case System::Selective::other_products:  // of queries, keys, values: keys; of the feed-forward layer's three one
-        work.exchange_again = sum;             // gathers: scattered sums are kept
+      case System::Selective::other_products:  // keys, attention's output, one product of the feed-forward layer
+        work.exchange_again = sum;             // the gathers alone: scattered sums are kept
         work.again = again(block.qkv, 1.0 / 3) + again(block.attended, 1) + again(block.up, 0.5) + elementwise.forward;
     }
   }

@@ -8,17 +8,17 @@
 
 namespace lockstep::planner {
 
-/// FLOPs of `batch` heads' causal attention in tiles: two products of the blocks of 64 keys that the mask leaves something of,
-/// those on the diagonal whole; backward makes the scores again, five products for forward's two (Dao 2023). A query sees `seen`
-/// keys at most, its own among them: `keys`, or a window's.
+/// FLOPs of `batch` heads' causal attention in tiles. Forward is two products for each block of 64 keys that the mask does not
+/// hide; blocks on the diagonal count whole. Backward makes the scores again: five products (Dao 2023). A query sees at most
+/// `seen` keys, its own among them: `keys`, or a window's.
 struct TiledAttention {
   double forward, backward;
 };
 TiledAttention tiled_attention(std::int64_t batch, std::int64_t queries, std::int64_t keys, std::int64_t head_size,
                                std::int64_t seen);
 
-/// Seconds of a product of [m, k] by [k, n], `batch` of them: as its tiles fill the device's units (planner/waves), with the best
-/// of the usual tile sizes, or as memory brings operands and result, whichever takes longer.
+/// Seconds of `batch` products of [m, k] by [k, n]: of computing or of moving, whichever takes longer. Tiles of the best of the
+/// usual sizes compute as they fill the device's units (planner/waves). Memory moves operands and result.
 double product_seconds(std::int64_t m, std::int64_t k, std::int64_t n, const Machine& machine, double element_bytes,
                        std::int64_t batch = 1);
 

@@ -200,9 +200,9 @@ class Enumerator {
     plan.reduce = layout::ReduceEvery::microbatch;
     if (each) tiles();
   }
-  /// Whether ranks share out inside a node otherwise than over all: with several nodes, each with some of them. Only weights are
-  /// worth it, which every pass gathers: below ZeRO-3 it sums gradients for all where their parts would do, which takes longer
-  /// than gathering new weights once a step, and more memory.
+  /// Whether state cut inside nodes is another layout than state cut over all ranks: each of several nodes has some of them. Only
+  /// weights are worth that, for every pass gathers them. Below ZeRO-3 gradients are summed for all where parts would do: that
+  /// takes longer than gathering new weights once a step, and more memory.
   bool divides_nodes() const {
     const layout::ParallelPlan& plan = candidate_.plan;
     const int together = plan.dp * plan.cp * plan.tp, node = plan.ranks_per_host;

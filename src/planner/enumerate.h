@@ -13,9 +13,9 @@ struct SearchQuestion {
   std::int64_t global_batch = 1024;  ///< samples of a step
 };
 
-/// Calls take(candidate) for each: degrees that divide the machine's ranks (tensor ranks inside a node, context ranks where
-/// samples are long), micro-batches of powers of two and of all that a rank has, where those have few divisors of each of these,
-/// every schedule, ZeRO stage, place of state, recomputation and tiling. Blocks are cut so that ranks have as much to do.
+/// Calls take(candidate) for each layout. Degrees divide the machine's ranks: tensor ranks inside a node, context ranks where
+/// samples are long. A micro-batch has a power of two of samples, or any divisor where these are few, or all of a rank's. There
+/// is every schedule, ZeRO stage, place of state, recomputation and tiling. Blocks are cut so that ranks have as much to do.
 void enumerate(const SearchQuestion& question, const std::function<void(const Candidate&)>& take);
 
 }  // namespace lockstep::planner

@@ -1,7 +1,7 @@
 #pragma once
 
-// Seconds of what ranks exchange. A group's collective goes as fast as its slowest link: inside a node, or a rank's share of the
-// network once any two neighbours of the ring lie on different nodes.
+// Seconds of what ranks exchange. A group's collective goes as fast as its slowest link. That is a link inside a node, or a
+// rank's share of the network once any two neighbours of the ring lie on different nodes.
 
 #include "layout/parallel_plan.h"
 #include "planner/machine.h"
@@ -14,17 +14,18 @@ struct Group {
   bool inside = true;  ///< all on one node
   double near = 1;     ///< otherwise, of them on each node
 };
-/// Of a plan whose ranks lie on nodes as layout/mesh numbers them.
+/// The ranks that divide layers, or positions. They lie on nodes as layout/mesh numbers a plan's ranks.
 Group tensor_group(const layout::ParallelPlan& plan, const Machine& machine);
 Group context_group(const layout::ParallelPlan& plan, const Machine& machine);
-/// data x context: that hold the same parameters.
+/// The data x context ranks that hold the same parameters.
 Group replica_group(const layout::ParallelPlan& plan, const Machine& machine);
-/// Of these, those over which state is cut that the plan cuts over `over`.
+/// The ranks of a replica group that divide the state that the plan cuts over `over`.
 Group state_group(const layout::ParallelPlan& plan, layout::CutOver over, const Machine& machine);
 /// Neighbours in a pipeline.
 Group pipeline_group(const layout::ParallelPlan& plan, const Machine& machine);
 
-/// Of a ring (Patarasuk and Yuan 2009): (n - 1) / n of the bytes for a gather or a scattered sum, twice for a sum for all.
+/// Seconds in a ring (Patarasuk and Yuan 2009). An all-gather or a reduce-scatter moves (n - 1) / n of the bytes, an all-reduce
+/// twice that.
 double gather_seconds(double bytes, const Group& group, const Machine& machine);
 double sum_seconds(double bytes, const Group& group, const Machine& machine);
 /// From one rank to another.

@@ -40,7 +40,7 @@ struct Machine {
   double usable_memory() const { return memory - reserved; }
   /// FLOPs a second of products of elements of so many bytes.
   double product_rate(double element_bytes) const;
-  /// Of updates and of sums that are added to where they lie: no line is fetched only to be overwritten.
+  /// Bytes a second of updates, and of sums that are added to where they lie: no line is fetched only to be overwritten.
   double in_place_rate() const { return update_rate > 0 ? update_rate : memory_rate; }
   double attention_rate(double element_bytes) const { return attention_share * product_rate(element_bytes); }
 };

@@ -22,7 +22,7 @@ double kept_microbatches(const layout::ParallelPlan& plan) {
   return std::min(all, ranks);
 }
 
-/// Of the first rank of the pipeline, which has the table of tokens beside its blocks.
+/// What the first rank of the pipeline holds: its blocks, and parameters of these and of the table of tokens.
 struct FirstRank {
   double blocks, parameters;
 };
@@ -42,7 +42,7 @@ double activation_bytes(const Work& work, const Candidate& candidate) {
     return kept_bytes(work.model, {candidate.samples, work.positions}, plan, kind, work.system.element_bytes);
   };
   const double each = of_block(recompute.kind), blocks = first_rank(work, plan).blocks;
-  // Of blocks that are run again together, what is made again; the first one's input is there.
+  // Blocks that are run again together make again all that they keep, but for the first one's input, which is there.
   const double together = recompute.kind == Kind::full ? std::min<double>(recompute.every, blocks / plan.chunks) : 1;
   const double again = recompute.kind == Kind::none ? 0 : together * of_block(Kind::none) - each;
   constexpr double places = 3;

@@ -1,7 +1,8 @@
 #pragma once
 
-// Which of a model's products fill a device badly, what to change, and what that is worth, by tiles and waves (planner/waves) and
-// by the rule that tensor cores want sizes of whole 128 bytes (ml-engineering; Anthony et al. 2024, arXiv 2401.14489).
+// Which of a model's products fill a device badly, what to change, and what that is worth. Tiles and waves tell that
+// (planner/waves). So does the rule that tensor cores want sizes of whole 128 bytes (ml-engineering; Anthony et al. 2024, arXiv
+// 2401.14489).
 
 #include <cstdint>
 #include <string>
@@ -30,7 +31,7 @@ struct ModelProduct {
   std::string_view name;
   std::int64_t m, k, n, batch, calls;  ///< calls: of a micro-batch
 
-  /// Of m, k and n, those that are no multiple of kAlignedElements: "n", "k, n"; empty: none.
+  /// The sizes among m, k and n that are no multiple of kAlignedElements: "n", "k, n"; empty: none.
   std::string misaligned() const;
 };
 /// qkv, scores, values, attention out, mlp up (with a gate: its product too), mlp down, logits. Parts that ranks cannot divide

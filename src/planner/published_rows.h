@@ -26,15 +26,17 @@ struct PublishedRow {
   double error() const { return error(system); }
   double predicted_tokens(const System& by) const;
   double predicted_memory() const;
-  /// Of the device's peak, as measured; a forward pass that is run again counts.
+  /// The share of the device's peak that was measured. A forward pass that is run again counts.
   double hfu() const;
 };
 
-/// What a file says. Columns by name, in any order: gpu (a preset, "h100_80gb"), gpus, n_layer, n_head, n_embd, vocab, seq,
-/// micro_batch or local_batch, tokens_per_s_per_gpu; and where they are not the usual ones source, model, gpus_per_node,
-/// grad_accum or global_batch, n_kv_head, ffn_width (a gated model's), tp, sharding (FULL_SHARD, SHARD_GRAD_OP), mixed_precision
-/// (PURE), recompute, compile, async_tp, memory_gib. `system`: of all rows; null: as their source says. Rows of fp8 and of
-/// offloaded activations are left out and counted. Throws UserError with everything that is wrong.
+/// What a file says. `system`: that of all rows; null: the one that their source says. Rows of fp8 and of offloaded activations
+/// are left out and counted. Throws UserError with everything that is wrong. Columns are known by name, in any order:
+/// - always: gpu (a preset, "h100_80gb"), gpus, n_layer, n_head, n_embd, vocab, seq, tokens_per_s_per_gpu, and micro_batch or
+///   local_batch
+/// - where they are not the usual ones: source, model, gpus_per_node, grad_accum or global_batch, n_kv_head, ffn_width (a gated
+///   model's), tp
+/// - likewise: sharding (FULL_SHARD, SHARD_GRAD_OP), mixed_precision (PURE), recompute, compile, async_tp, memory_gib
 struct PublishedFile {
   std::vector<PublishedRow> rows;
   int left_out = 0;

@@ -16,23 +16,23 @@
 namespace lockstep::planner {
 namespace {
 
-/// The estimate leaves temporaries out; what it says is too much is too much.
+/// The estimate leaves temporaries out: a layout that it finds above the memory by so much does not fit.
 constexpr double kEstimated = 1.02;
-/// Of what the estimate leaves out of one layout, what it leaves out of a similar one too.
+/// A similar layout has at least this part of another one's ratio of declared to estimated bytes.
 constexpr double kSure = 0.95;
-/// Of a kind: layouts that are kept, and those whose memory is declared before the search for one that fits ends.
+/// The most layouts of a kind that are kept, and the most whose memory is declared to find one that fits.
 constexpr std::size_t kKeptOfKind = 1000, kTriedOfKind = 60;
 /// Simulated pipelines may be faster than formulas say, but not by more.
 constexpr double kFormulaError = 1.1;
-/// Kinds that people ask for first, of which the search says so where there are none.
+/// Kinds that people ask for first. The search says so where it finds no layout of them.
 constexpr std::array<std::string_view, 8> kUsualFamilies{"DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "offload", "TP", "PP", "TP + PP"};
 
-/// Of the time: what is less is no reason to choose.
+/// A share of the time: to be faster by less is no reason to choose a layout.
 constexpr double kGain = 0.005;
 /// Tensor ranks wait for the late one at every sum of every block, which formulas leave out.
 constexpr double kGainOfTensorRanks = 0.02;
 
-/// Seconds, and what a layout's parts that are not free to run have to gain.
+/// Seconds, made longer by what a layout has to gain for those of its parts that are not free to run.
 double rank_of(double seconds, const layout::ParallelPlan& plan) {
   double gain = plan.tp > 1 ? kGainOfTensorRanks : 0;
   for (const bool has : {plan.optimizer.tier != layout::Tier::device, plan.parameters.tier != layout::Tier::device,
@@ -43,8 +43,8 @@ double rank_of(double seconds, const layout::ParallelPlan& plan) {
 }
 double rank_of(const Found& found) { return rank_of(found.time.total(), found.candidate.plan); }
 
-/// Whether the second layout, of the same family and as fast as far as the planner can tell, says as much as the first: with the
-/// same degrees and micro-batches ranks wait for the same things.
+/// Whether two layouts of one family are as fast, as far as the planner can tell, and tell a reader the same. With the same
+/// degrees and micro-batches ranks wait for the same things.
 bool alike(const Candidate& one, double rank, const Candidate& other, double other_rank) {
   const layout::ParallelPlan &a = one.plan, &b = other.plan;
   return std::tuple(a.dp, a.tp, a.cp, a.pp, one.samples) == std::tuple(b.dp, b.tp, b.cp, b.pp, other.samples) &&

@@ -25,9 +25,9 @@ struct Family {
 };
 
 struct SearchResult {
-  /// Of all families, the fastest first, as simulated, but for half a percent that each of offloading, tiling, gathering weights,
-  /// context parallelism and gradients that micro-batches cut has to gain, and two percent of tensor parallelism; of those that
-  /// take the same time and memory the first one. Empty: none fits.
+  /// Layouts of all families, the fastest first, as simulated. Offloading, tiling, gathering weights, context parallelism, and
+  /// gradients that micro-batches cut have half a percent to gain each; tensor parallelism has two percent to gain. Only the
+  /// first of those with the same degrees and micro-batch that are as fast within 1 %. Empty: none fits.
   std::vector<Found> best;
   std::vector<Family> families;
   std::int64_t legal = 0;  ///< layouts that were looked at

@@ -84,7 +84,7 @@ Transfers state_transfers(const Work& work, const layout::ParallelPlan& plan) {
   return weights + Transfers{0, gradients.seconds, gradients.bare};
 }
 
-/// Of what one block keeps.
+/// The transfers of what one block keeps, where that does not lie on the device.
 Transfers activation_transfers(const Work& work, const Candidate& candidate) {
   const layout::ParallelPlan& plan = candidate.plan;
   if (plan.activations == layout::Tier::device) return {};
@@ -128,8 +128,8 @@ struct RankSeconds {
     return blocks * (block.input_backward + block.weight_backward + block.exchange_backward) +
            heads * (head.input_backward + head.weight_backward);
   }
-  /// Transfers hide behind forward passes, the one that is made again too, and the backward pass, unless all of the forward pass
-  /// stands before it once more.
+  /// What is left of transfers behind passes. In the backward pass they hide behind what is made again and the pass itself. Where
+  /// a whole forward pass is made again, they hide behind that alone.
   Transfers waiting(const BlockWork& block, const HeadWork& head, const Transfers& moved, const System& system) const {
     if (moved.forward + moved.backward == 0) return {};
     const double made_again = again() * (block.again + block.exchange_again);
@@ -139,7 +139,7 @@ struct RankSeconds {
   }
 };
 
-/// Of a rank with the whole model, whose backward pass follows its forward pass directly.
+/// A rank with the whole model: its backward pass follows its forward pass directly, so the last blocks need not be made again.
 RankSeconds whole_model(const Work& work, const layout::ParallelPlan& plan) {
   const std::int64_t spared = work.system.spares_last_blocks ? last_together(work.model.layers, plan.recompute) : 0;
   return {static_cast<double>(work.model.layers), 1, static_cast<double>(spared)};
@@ -149,7 +149,7 @@ std::vector<std::int64_t> split_of(const Work& work, const layout::ParallelPlan&
   return plan.split.empty() ? layout::even_split(plan.stages(), work.model.layers) : plan.split;
 }
 
-/// Of the bubble of one chunk a rank, what a schedule leaves; a rank's pass is forward, and backward of twice that.
+/// The part that a schedule leaves of the bubble of one chunk a rank. A rank's backward pass takes twice its forward pass.
 double bubble_share(const layout::ParallelPlan& plan) {
   if (plan.schedule == "zb-h1") return 1.0 / 3;
   if (plan.schedule == "zb-v" || plan.schedule == "dualpipe-v") return 1.0 / 6;

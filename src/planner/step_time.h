@@ -1,7 +1,7 @@
 #pragma once
 
-// Seconds of a whole step of a layout, by formulas: fast enough for every layout there is. Of the pipeline alone there is a
-// better answer, by the simulation of its lists (layout/pipeline/simulation).
+// Seconds of a whole step of a layout, by formulas: fast enough for every layout there is. The simulation of a pipeline's lists
+// is more exact (layout/pipeline/simulation).
 
 #include <optional>
 #include <vector>
@@ -42,11 +42,11 @@ struct StepTime {
   double total() const { return compute + again + tensor + messages + bubble + gather + activations + replicas + optimizer; }
 };
 
-/// Of each stage of the pipeline, with blocks as plan.split cuts them (even where it is empty); `message` included.
+/// Seconds of each stage of the pipeline, `message` included. plan.split says which blocks it has; empty: they are cut evenly.
 std::vector<layout::PassSeconds> stage_seconds(const Work& work, const Candidate& candidate);
 
-/// Seconds of everything but passes and bubble: what a step ends with. `last_backward`: of the last micro-batch, which gradients'
-/// sums hide behind; `first_forward` likewise for new weights.
+/// Seconds of what a step ends with: everything but passes and bubble. Sums of gradients hide behind `last_backward`, the last
+/// micro-batch's seconds; new weights hide behind `first_forward`.
 struct StepEnd {
   double replicas, optimizer;
 };
@@ -54,7 +54,7 @@ StepEnd step_end(const Work& work, const Candidate& candidate, double first_forw
 
 StepTime step_time(const Work& work, const Candidate& candidate);
 
-/// The same for many layouts, one after another: what neighbours have in common is told once.
+/// step_time() of many layouts, one after another. What neighbours have in common is computed once.
 class StepTimer {
  public:
   explicit StepTimer(const Work& work) : work_(work) {}  ///< which outlives it

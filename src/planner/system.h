@@ -1,7 +1,7 @@
 #pragma once
 
-// Training systems, as far as their steps differ in time and memory: what runs together with what, how often bytes move, and at
-// most eight numbers each that were fitted to throughputs that others published (docs/planner.md says to which).
+// Training systems, as far as their steps differ in time and memory: what runs together with what, and how often bytes move. Each
+// has at most eight numbers that were fitted to throughputs that others published (docs/planner.md says to which).
 
 #include <cstdint>
 #include <span>
@@ -25,10 +25,11 @@ struct System {
   double sum_bytes = 4;            ///< of an element that tensor ranks add up
   double gradient_bytes = 4;       ///< of an element of a gradient that ranks add up
   double added_bytes = 8;          ///< of memory, for each weight's gradient that is added to its sum
-  /// Of memory, for a parameter: gradient, master copy and moments read, the last two written; the weight is a half of the copy.
+  /// Bytes of memory that an update moves for a parameter. It reads gradient, master copy and moments, and writes the last two.
+  /// The weight is a half of the copy.
   double update_bytes = 28;
-  /// Passes over memory that products do not make, in bytes of an element of 2 bytes: of a row as wide as the model (norms,
-  /// residual sums), of the feed-forward layer's first product, and what dropout adds to a row.
+  /// Bytes of passes over memory that products do not make, for elements of 2 bytes. `row` is for an element of a row as wide as
+  /// the model (norms, residual sums). `ffn` is for one of the feed-forward layer's first product. `dropout` is added to `row`.
   struct Passes {
     double row_forward, row_backward, ffn_forward, ffn_backward, dropout;
   } passes{8, 16, 0, 0, 0};  ///< two norms; then what was read and the gradient of both sides, of which one is added to
@@ -45,13 +46,13 @@ struct System {
   /// Ring collectives leave a node by the links of all its ranks at once (NCCL's rings); false: by the share of one.
   bool joins_links = false;
 
-  /// What it keeps, where the engine's own declarations do not say so: of a block for its backward pass, in elements for one of
-  /// the width (cut among tensor ranks only with sequence parallelism), of queries and attention's results, of keys and values,
-  /// and of each of the feed-forward layer's first products; with selective recomputation too. Of the loss, bytes for a logit.
+  /// Elements that the system keeps of a block for its backward pass, where the engine's own declarations do not say so.
+  /// `outside` is for one of the width; tensor ranks cut it only with sequence parallelism. The others are for one of queries
+  /// (with attention's results), of keys (with values), and of each of the feed-forward layer's first products.
   struct Kept {
     double outside, queries, keys, ffn;
-  } kept{4, 2, 2, 2}, kept_selective{4, 2, 2, 2};
-  double kept_logit = 16;
+  } kept{4, 2, 2, 2}, kept_selective{4, 2, 2, 2};  ///< kept_selective: with selective recomputation
+  double kept_logit = 16;                          ///< bytes for a logit that the loss keeps
   /// Layouts that it has, where it is not this program: tensor and context parallelism, pipelines, offloaded state, selective
   /// recomputation, and ZeRO from one level to another.
   struct Layouts {
@@ -110,9 +111,9 @@ inline constexpr System deepspeed = [] {
   system.layouts = {false, false, true, false, 0, 3};
   return system;
 }();
-/// PyTorch's FSDP without a compiler: norms, residual sums, activations and the steps of the loss are kernels of their own, and
-/// what checkpointing runs again ends behind the last result that is needed. Sums are of fp32 (PURE's are of bf16: of the
-/// published rows, those would be at most 2 % faster).
+/// PyTorch's FSDP without a compiler. Norms, residual sums, activations and the steps of the loss are kernels of their own. What
+/// checkpointing runs again ends behind the last result that is needed. Sums are of fp32. Those of PURE are of bf16, which makes
+/// its published rows at most 2 % faster.
 inline constexpr System fsdp{.name = "fsdp",
                              .selective = System::Selective::attention,
                              .spares_last_blocks = false,

@@ -26,8 +26,8 @@ struct SimulatedStep {
   double seconds() const { return timeline.makespan + end.replicas + end.optimizer; }
 };
 
-/// Memory is what the engine declares; activations go up with a chunk's forward pass and down with its backward pass, and are all
-/// there at the peak of each rank's list.
+/// Memory is what the engine declares. Activations go up with a chunk's forward pass and down with its backward pass. All of them
+/// are there at the peak of each rank's list.
 SimulatedStep simulate_step(const Work& work, const Candidate& candidate);
 
 /// A row a rank, and counters of its device's bytes and of those that it has elsewhere.

@@ -1,7 +1,7 @@
 #pragma once
 
-// How well a product fills a device that computes its result in tiles, one a unit (SM) at a time: rows and columns that no tile
-// fills, and a last wave of tiles that not all units have one of.
+// How well a product fills a device that computes its result in tiles, one a unit (SM) at a time. Tiles may have rows and columns
+// outside the result. A last wave may have fewer tiles than there are units.
 
 #include <cstdint>
 
@@ -28,8 +28,8 @@ struct Fill {
   double tile_efficiency = 1, wave_efficiency = 1;
   double total() const { return tile_efficiency * wave_efficiency; }
 };
-/// Of `batch` products with results of m x n on `units`: that of the usual tile size (256 x 128, 128 x 256, 128 x 128) which
-/// fills them best.
+/// How `batch` products with results of m x n fill `units`. The tile is the best of the usual sizes: 256 x 128, 128 x 256 and
+/// 128 x 128.
 Fill best_fill(std::int64_t m, std::int64_t n, std::int64_t batch, std::int64_t units);
 
 }  // namespace lockstep::planner

@@ -27,7 +27,7 @@ std::string name_at(const layout::Unit& unit, std::int64_t element) {
   return {};
 }
 
-// Of the tensors that `member` says, each rank looks at those that it answers for.
+// Whether a tensor that `member` names holds a number that is not finite. Each rank looks at what it answers for. Collective.
 bool any_of(Engine& engine, const parallel::TrainingState::Use& use, Tensor parallel::StateRange::* member) {
   std::int64_t found = 0;
   engine.state().for_each(use, [&](const parallel::StateRange& range) {

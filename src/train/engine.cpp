@@ -116,7 +116,7 @@ void Engine::match_ranks() const {
 void Engine::initialise() { model::initialise(ops_, state(), table_, config_.seed, memory_.drawn); }
 
 void Engine::check_tensor_ranks() {
-  // Of state that is cut, tensor ranks have other elements each.
+  // Tensor ranks hold the same elements only where state is not cut over replicas.
   if (groups_.tensor().size() == 1 || !memory_.part.cut.whole()) return;
   parallel::StateHash hash(&pieces_);
   state().for_each({}, [&](const parallel::StateRange& range) {

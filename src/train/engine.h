@@ -85,7 +85,7 @@ class Engine {
   /// communicators have observers of their own. `spans` keeps it in the engine's memory, for config().traced_steps steps; after
   /// commit().
   void observe(SpanLog& spans);
-  /// Of the last step.
+  /// How long the last step's passes and messages took.
   const ListSeconds& list_seconds() const { return runner_.seconds(); }
 
   const EngineConfig& config() const { return config_; }
@@ -93,7 +93,7 @@ class Engine {
   /// Samples of a step, over all ranks.
   std::int64_t global_batch() const { return config_.samples * config_.plan.microbatches * config_.plan.dp; }
   const model::Context& context() const { return training_; }
-  /// Reads with the current weights: of rows that tensor ranks divide in training, each has all.
+  /// The model with its current weights, for reading. Each tensor rank has all rows there, also those that training divides.
   ModelShare share() const { return {reading_, memory_.part.chunks, runner_.links()}; }
 
   /// What this rank keeps of the run; after commit().
@@ -111,13 +111,13 @@ class Engine {
   static std::unique_ptr<Updater> make_replicas(const UpdaterParts& parts);
   std::unique_ptr<parallel::AuditedGradients> make_audited();
   std::vector<layout::Access> accesses(const std::vector<layout::Action>& actions) const;
-  /// Of what every tensor rank holds whole, where state is not cut over replicas. Collective.
+  /// Throws unless tensor ranks hold the same bits of undivided parameters. Nothing where state is cut over replicas. Collective.
   void check_tensor_ranks();
   /// The batches, their tokens and targets where kernels read them; until the next call.
   std::span<const data::Batch> bring(std::span<const data::Batch> batches);
   /// `to`: the rank's own positions of each sample of `from`.
   void bring(const Tensor& to, const Tensor& from, const ops::Positions& own, const data::Batch& batch);
-  /// Those that this rank has of each sample of micro-batch m.
+  /// The positions that this rank has of each sample of micro-batch m.
   ops::Positions own_positions(const data::Batch& batch, std::size_t m) const;
   /// to [samples * positions] i32: where the document of each position of the batch begins.
   void find_starts(const Mirror& to, const data::Batch& batch);

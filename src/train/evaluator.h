@@ -20,13 +20,13 @@ struct Evaluation {
 /// Throws UserError with `remedy` when an evaluation on `file` counted no target: its loss mask left none.
 void demand_targets(std::int64_t targets, const data::TokenFile& file, const char* remedy);
 
-/// All batches of `reader` through the engine's current weights, divided among the ranks, of which each makes as many passes; the
-/// result is the same on all of them and for any number of them. `given_up` is asked before each batch and answers alike on all
-/// ranks: once it is true, there is no result. Throws UserError when none of their targets counts. Collective.
+/// The loss on all batches of `windows` with the engine's current weights. Ranks divide the batches, and all make as many passes.
+/// The result is the same on all ranks and for any number of ranks. `given_up` is asked before each batch and answers alike on
+/// all ranks; once it is true, there is no result. Throws UserError when no target of the batches counts. Collective.
 std::optional<Evaluation> evaluate(Engine& engine, data::WindowSource& windows, const std::function<bool()>& given_up);
 
-/// What to say before the first step, where an evaluation of `batches` batches takes half a minute and more: of a large model
-/// that is longer than people wait for a line. Else nothing. `peak_flops`: of a rank.
+/// A note for before the first step, whose evaluation may take longer than people wait for a line. Empty where `batches` batches
+/// take less than half a minute. `peak_flops`: a rank's peak rate, FLOPs/s.
 std::string note_of_long_evaluation(const Engine& engine, std::int64_t batches, double peak_flops);
 
 }  // namespace lockstep::train

@@ -23,11 +23,11 @@ class Inference {
   Inference(const Inference&) = delete;
   Inference& operator=(const Inference&) = delete;
 
-  /// Every rank gets its weights; of what several ranks have each reads a part. Throws UserError when they are another model's.
-  /// Collective.
+  /// Every rank gets its weights. Ranks that hold the same weights each read a part of them. Throws UserError when the weights
+  /// are another model's. Collective.
   void load(const checkpoint::WeightSource& source, Team& team);
-  /// For writing text, a token at a time: weights are kept as ops::Linear::prepack keeps them, with the same bits in every
-  /// result; a matrix that embedding reads too is kept twice. Nothing where ranks have parts of them. After load(), once.
+  /// For writing text, a token at a time: keeps weights as ops::Linear::prepack does. Results have the same bits. A matrix that
+  /// embedding reads, too, is kept twice. Does nothing where weights are cut over ranks. After load(), once.
   void prepack();
   const model::Context& context() const { return context_; }
   /// The stages of the plan's pipeline have a chunk each.
@@ -38,7 +38,7 @@ class Inference {
   std::int64_t weight_bytes() const { return arena_.bytes(); }
 
  private:
-  /// Of weights that are cut, each rank its part.
+  /// As load(), where weights are cut over ranks: each rank reads its part.
   void read_parts(checkpoint::RangeReader& reader, Team& team);
   const parallel::Groups& groups_;
   std::vector<arch::UnitSpec> table_;

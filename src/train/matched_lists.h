@@ -18,9 +18,9 @@ struct RankList {
   std::vector<parallel::GradientBucket> reductions;
 };
 
-/// Throws on every rank, and names the first of what differs, unless the actions of a pipeline's ranks match, message by message,
-/// and the ranks with the same layers have the same list: actions, and of replicas leases and reductions too. Collective over all
-/// of the groups' ranks.
+/// Throws on every rank, and names the first difference, unless the ranks' lists match. A pipeline's ranks have matching actions,
+/// message by message. Ranks with the same layers have the same actions, and replicas also the same leases and reductions.
+/// Collective over all of the groups' ranks.
 void demand_matching_lists(const RankList& list, const parallel::Groups& groups);
 
 }  // namespace lockstep::train

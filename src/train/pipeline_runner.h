@@ -22,14 +22,14 @@ struct PassTimes {
   double backward_seconds = 0;  ///< with the head's gradient
 };
 
-/// Seconds that a run of the actions spent in a chunk's passes of each kind, over all micro-batches: what a pass itself takes,
-/// its waiting for messages from other stages left out. The loss is part of a forward pass.
+/// Seconds that a run of the actions spent in a chunk's passes of each kind, over all micro-batches. Waiting for messages from
+/// other stages does not count. The loss is part of a forward pass.
 struct ChunkSeconds {
   double forward = 0, backward = 0, input_backward = 0, weight_backward = 0;
   double all() const { return forward + backward + input_backward + weight_backward; }
 };
 
-/// Of the last run of the actions.
+/// How long the last run of the actions took, and each chunk's passes in it.
 struct ListSeconds {
   double all = 0;  ///< from the first action to the end of the last message
   std::vector<ChunkSeconds> chunks = {};

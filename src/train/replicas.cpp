@@ -30,7 +30,7 @@ std::unique_ptr<parallel::ResidentState> make_state(const UpdaterParts& parts, p
   return std::make_unique<parallel::ResidentState>(resident);
 }
 
-/// Of a tied matrix whose embedding and head are on different stages, who has the part of its gradient that this rank has not.
+// The rank with the other part of a tied matrix's gradient, where embedding and head are on different stages; else none.
 parallel::TiedPartner tied_partner(const UpdaterParts& parts) {
   const layout::StageMap stages = layout::stage_map(parts.config.plan);
   const int mine = parts.groups.at().pp, first = stages.first_rank(), last = stages.last_rank();

@@ -1,7 +1,7 @@
 #pragma once
 
-// Data parallelism: gradients are reduced over the ranks with the same parameters, and every one of them applies the same update
-// to the same weights, or where state is cut (ZeRO) each to its part of them.
+// Data parallelism: gradients are reduced over the ranks with the same parameters. Every one of these ranks applies the same
+// update to the same weights. Where state is cut (ZeRO), each updates its part of them.
 
 #include <memory>
 #include <optional>
@@ -24,7 +24,7 @@ UpdaterNeeds replicas_needs(const layout::ParallelPlan& plan);
 class Replicas final : public Updater {
  public:
   explicit Replicas(const UpdaterParts& parts) : Replicas(parts, parts.groups.replicas()) {}
-  /// Of the ranks of `group` alone, which outlives it; of fewer than the plan's they have everything whole.
+  /// The replicas are the ranks of `group` alone, which outlives this. Fewer ranks than the plan's hold all state whole.
   Replicas(const UpdaterParts& parts, comm::Communicator& group);
 
   parallel::GradientStore& gradients() override { return completed_ ? *completed_ : *gradients_; }
@@ -46,7 +46,7 @@ class Replicas final : public Updater {
   std::unique_ptr<parallel::GradientStore> make_gradients();
   /// In front of these gradients: tensor ranks' parts are added, or micro-batches as a tree. Null where neither is needed.
   std::unique_ptr<parallel::GradientStore> make_completed();
-  /// Of the plan's ranks, those of other layers and samples among them; not of a group that works by itself.
+  /// Whether these are the plan's replicas, beside ranks of other layers and samples; else the group works by itself.
   bool of_plan() const { return &group_ == &parts_.groups.replicas(); }
   UpdaterParts parts_;
   comm::Communicator& group_;

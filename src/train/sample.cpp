@@ -16,8 +16,8 @@ namespace {
 /// Prompts are read at most this many tokens at a time.
 constexpr std::int64_t longest_piece = 256;
 
-/// Ranks that write together agree after so many tokens whether any of them goes on: to ask takes some microseconds and lets all
-/// wait for the slowest, not to ask may be a pass too many.
+/// Ranks that write together agree after so many tokens whether any of them goes on. Asking takes some microseconds and lets all
+/// wait for the slowest. Not asking may cost passes that no rank needs.
 constexpr std::int64_t tokens_between_agreements = 4;
 
 /// Whether any of the ranks writes on. Collective.

@@ -9,7 +9,7 @@
 
 namespace lockstep::train {
 
-/// What of a model a rank has, and where the rest is; of an engine's model, or of one for reading.
+/// The chunks of a model that a rank has, and where the rest is. The model is an engine's, or one for reading.
 struct ModelShare {
   const model::Context& context;
   const std::vector<layout::Chunk>& chunks;

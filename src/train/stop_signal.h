@@ -8,8 +8,8 @@
 
 namespace lockstep::train {
 
-/// While it lives, SIGINT, SIGTERM, SIGUSR1 and SIGHUP are remembered instead of ending the program; a second SIGINT ends it, and
-/// a SIGHUP that is ignored when it is made (nohup) stays so. One at a time.
+/// While this lives, SIGINT, SIGTERM, SIGUSR1 and SIGHUP are remembered instead of ending the program. A second SIGINT ends it. A
+/// SIGHUP that was ignored before (nohup) stays ignored. One at a time.
 class StopSignal {
  public:
   StopSignal();

@@ -143,7 +143,7 @@ TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const
   TextReader reader(model, file, request, runtime);
   comm::Communicator& ranks = model.groups().data();
   const layout::Rounds rounds{reader.batches(), ranks.size()};
-  // Of each batch, 0 on the ranks that did not read it: added over ranks, then in the order of batches.
+  // By batch, 0 on the ranks that did not read it. Losses are added over ranks, then in the order of batches.
   std::vector<double> losses(static_cast<std::size_t>(reader.batches()));
   TextLoss result;
   const LogitRoute route(model, reader, request);

@@ -10,7 +10,7 @@ namespace lockstep::train {
 
 class WholeLogits {
  public:
-  /// Of at most `rows` rows of a model whose rank has `dims` and whose head is entered through `boundary`; both outlive this.
+  /// Room for at most `rows` rows. `dims` are those of this rank; the head is entered through `boundary`. Both outlive this.
   WholeLogits(const layout::ShardedDims& dims, parallel::Boundary& boundary, std::int64_t vocabulary, std::int64_t rows)
       : dims_(dims), boundary_(boundary), vocabulary_(vocabulary), rows_(rows) {}
   void declare(Arena& workspace);

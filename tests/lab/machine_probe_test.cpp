@@ -16,7 +16,7 @@ ProbeOptions brief(const io::Path& folder) {
   return {.folder = folder, .steps = 1, .small_sum = 64, .large_sum = 4096, .trials = 1, .disk_bytes = 1 << 20};
 }
 
-/// Of ranks in groups of `each`, as if each were on a host.
+/// What a probe finds on ranks in groups of `each`, as if each group were on a host of its own.
 planner::Machine probed(int ranks, int each) {
   const TempFolder folder;
   std::mutex mutex;

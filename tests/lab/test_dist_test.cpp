@@ -32,7 +32,7 @@ struct Outcome {
   std::vector<float> weights;
 };
 
-/// Of every rank.
+/// The outcome on every rank.
 std::vector<Outcome> train(int ranks, const TestDistOptions& options) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {

@@ -34,7 +34,7 @@ VerifyModel random_verify_model(std::mt19937& random) {
     model.config.block_size = std::max<std::int64_t>(model.config.block_size, 4);
     if (model.config.window > 0) model.config.window = std::max<std::int64_t>(model.config.window, 3);
   }
-  // Six blocks of four features add up to more rounding than a published model, and Adam makes whole steps of it; what a layout
+  // Six blocks of four features add up to more rounding than a published model, and Adam makes whole steps of it. What a layout
   // loses or counts twice is a hundred times this.
   model.fp32_tolerance = 1e-3;
   model.config.dropout = random() % 2 == 0 ? 0.2F : 0;

@@ -221,7 +221,7 @@ TrialParts with_ops(const support::OpsFault& fault) {
   return parts;
 }
 
-// Of the sub-layer: its norm's gain is farthest off where what comes back through queries and keys is wrong.
+// Tensors of attention's sub-layer. Its norm's gain is farthest off where gradients through queries and keys are wrong.
 bool is_of_attention(const std::string& tensor) {
   return tensor.find(".attn.") != std::string::npos || tensor.find(".ln_1.") != std::string::npos;
 }
@@ -264,7 +264,7 @@ TEST(Verify, AMaskThatCrossesADocumentsEndIsFound) {
 }
 
 // Rank 1 counts positions from the start of the sample: those that are learned, and those by which queries and keys are turned.
-// Of turned ones differences alone matter, so that it takes keys of a rank that counts as it should.
+// Only differences matter between turned ones. So the fault needs keys of a rank that counts as it should.
 TEST(Verify, PositionsThatADocumentDoesNotRestartAreFound) {
   const LayoutReport learned = report_of("dp=2,documents", with_ops({.positions_of_samples = true}));
   expect_wrong(learned, {"step 0", "gradient of "});
@@ -276,7 +276,7 @@ TEST(Verify, PositionsThatADocumentDoesNotRestartAreFound) {
   }
 }
 
-// Of two hosts' ranks the second of each has heads 3 to 5, which read key/value heads 1, 2 and 2: it reads 1, 1 and 2.
+// The second rank of each of two hosts has heads 3 to 5. They read key/value heads 1, 2 and 2; the fault reads 1, 1 and 2.
 TEST(Verify, AKeyValueHeadThatIsExchangedToTheWrongRankIsFound) {
   const auto wrong_head = [](ops::AttentionShape& shape, ops::DropoutSite&) { shape.skipped = 0; };
   VerifyModel model = small_model("llama");

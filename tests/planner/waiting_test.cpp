@@ -26,7 +26,7 @@ class WaitingByKind : public testing::Test {
     machine.between_rate = 1e9;
     return {support::planned_model(4), 256, machine, own_f32_system};
   }
-  /// Of the step of a plan; what it adds up to is checked.
+  /// Seconds that a plan's step waits, by kind of collective. Their sum is checked.
   static comm::CollectiveSeconds of(const layout::ParallelPlan& plan) {
     const Candidate candidate{.plan = plan, .samples = 2};
     const StepTime time = step_time(work(), candidate);
@@ -35,7 +35,7 @@ class WaitingByKind : public testing::Test {
     EXPECT_NEAR(std::reduce(seconds.begin(), seconds.end()), all, 1e-9 * all);
     return seconds;
   }
-  /// The kinds that it waits for.
+  /// The kinds of collective that a plan's step waits for.
   static std::set<Collective> kinds(const layout::ParallelPlan& plan) {
     std::set<Collective> kinds;
     const comm::CollectiveSeconds seconds = of(plan);

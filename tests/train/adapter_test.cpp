@@ -63,7 +63,7 @@ Trained step_of(const LayoutRun& run, const std::function<void(const std::string
 
 bool is_adapter(const std::string& name) { return name.find(".lora_") != std::string::npos; }
 
-/// Of y = x (W + s B A)^T: dA = s B^T dW, dB = s dW A^T.
+/// A layer y = x (W + s B A)^T has the gradients dA = s B^T dW and dB = s dW A^T.
 TEST(Adapter, GradientsAreThoseOfTheMergedMatrixProjected) {
   for (const arch::ModelConfig& model : adapted_models()) {
     const LayoutRun run{.layout = "gas=2", .model = model, .optimizer = support::smooth, .grad_clip = 0, .steps = 1};

@@ -139,7 +139,7 @@ TEST(Canonical, RunsLearnWhatOthersLearn) {
   }
 }
 
-/// Of each token of a text behind the first, by a decoder with start weights.
+/// The log-likelihood of each token of a text behind the first, by a decoder with start weights.
 std::vector<double> likelihoods_of(const LayoutRun& run) {
   std::vector<double> found;
   support::on_layout(run, [&](support::LayoutRank& rank) {

@@ -76,7 +76,7 @@ void expect_same_copy(LayoutRun run, int hosts) {
   comm::run_ranks(1, {.timeout = 60}, [&](comm::Communicator& world) {
     Team team(1);
     const checkpoint::Choice last = checkpoint::choose_checkpoint(beside.path(), "last");
-    // Of two hosts each has everything.
+    // Each of two hosts has everything: one alone restores the copy.
     const auto found = checkpoint::restore_copies(world, memory / (hosts == 2 ? "b" : "a"), beside.path(), last, team);
     ASSERT_TRUE(found.restored) << (found.ignored.empty() ? "" : found.ignored.front());
   });

@@ -253,7 +253,7 @@ TEST(Decoder, ReadingInPiecesGivesTheBitsOfTheTrainingPass) {
   }
 }
 
-// Three texts in one decoder, whose pages are dealt out backwards: one is read whole while the others are read in pieces, and two
+// Three texts in one decoder, whose pages are dealt out backwards. One is read whole while the others are read in pieces. Two
 // begin alike and share no page, for none is full.
 TEST(Decoder, ATextHasTheSameBitsWhateverIsReadWithIt) {
   arch::ModelConfig learned = support::tiny_model();

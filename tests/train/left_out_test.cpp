@@ -1,4 +1,4 @@
-// Steps that are left out, for they have no target or a gradient that is not finite: nothing changes, in every layout, and the
+// Steps that are left out, for they have no target or a gradient that is not finite. They change nothing, in every layout. The
 // updates behind them are those of a run that never had them.
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using support::LayoutRun;
 
 enum class Bad : std::uint8_t { no_targets, not_finite };
 
-/// Of the first element of every range; all bits set is no number in f32 and in bf16.
+/// Puts `with` into the first elements of all ranges and returns what was there. Empty: all bits set, no number in f32 and bf16.
 std::vector<std::vector<std::byte>> exchange_firsts(Engine& engine, const std::vector<std::vector<std::byte>>& with) {
   std::vector<std::vector<std::byte>> before;
   engine.state().for_each({.changes = true}, [&](const parallel::StateRange& range) {

@@ -1,5 +1,5 @@
-// What a rank's memory is declared to be, what an engine says of it, and what it takes: of random configurations, and of ranks of
-// plans that are too large to run.
+// What a rank's memory is declared to be, what an engine says of it, and what it takes. Configurations are random; some ranks are
+// those of plans that are too large to run.
 
 #include "train/memory/rank_memory.h"
 

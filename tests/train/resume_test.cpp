@@ -22,7 +22,7 @@ using support::Saved;
 using support::saved_steps;
 
 constexpr int highest_level = 3, most_ranks = 4;
-/// Of a step, whatever the number of ranks.
+/// Micro-batches of a step over all ranks, whatever their number.
 constexpr int all_microbatches = 12;
 
 bool goes_through_all() {
@@ -106,7 +106,7 @@ TEST(ResumeTable, AnyRanksAndLevelGoOnFromAnyOtherInBf16) {
   expect_any_resumes_as_any_other({.weights = support::bf16_alone}, 29, 3e-2);
 }
 
-// Of a type, from and to a disk, on other ranks at once: where nothing is lost, nothing is.
+// A run goes on in another type, from and to a disk, on other ranks at once. No bit is lost where the types lose none.
 TEST(ResumeTable, TypesAndPlacesChangeWhereNothingIsLost) {
   const TempFolder disk;
   const parallel::WeightStorage fp32 = {};

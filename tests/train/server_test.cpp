@@ -196,7 +196,7 @@ TEST(Server, AStepThatIsLeftOutIsNotCounted) {
       expect_gap_does_nothing(apart, 2);
     }
   }
-  // Of the workers that do not wait for each other one has left a step out.
+  // One of three workers that do not wait for each other has left a step out.
   const LearntByServers apart =
       learn_served({.workers = 3, .servers = 2, .mode = ServerMode::async, .steps = 3, .broken_step = 1});
   EXPECT_EQ(apart.updates, 8);
@@ -276,8 +276,8 @@ TEST(Server, AsynchronousWorkersLearnAndReportStaleness) {
   }
 }
 
-// One that is s steps ahead waits for the slowest. So between a pull of the slow one and its update, each of the others takes at
-// most 2s+1 steps: it may have been s behind, and ends s ahead, when the slow one pushes.
+// A worker that is s steps ahead waits for the slowest. So between a pull of the slow one and its update, each of the others
+// takes at most 2s+1 steps. It may have been s behind at first, and ends s ahead when the slow one pushes.
 TEST(Server, ABoundKeepsTheSlowestWorkersUpdatesFresh) {
   ServerLayout layout{.workers = 3, .servers = 1, .mode = ServerMode::async, .steps = 20, .slow_worker = true};
   for (const std::int64_t bound : {1, 2, 4}) {

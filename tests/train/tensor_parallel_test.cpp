@@ -42,7 +42,7 @@ TEST(TensorParallel, RanksThatDivideLayersAndSamplesLearnWhatOneLearns) {
   }
 }
 
-// Of AdamW's first steps the noise in a gradient near zero is amplified: the losses are compared.
+// AdamW's first steps amplify the noise in a gradient near zero: losses are compared, not weights.
 TEST(TensorParallel, LossesOfAdamWFollowThoseOfOneRank) {
   const LayoutRun run{.layout = "tp=2,sequence", .samples = 2, .steps = 20};
   const LayoutResult ranks = support::learn(run), one = support::learn(support::alone(run));
@@ -159,7 +159,9 @@ TEST(TensorParallel, RanksWriteTheTextOfOne) {
   }
 }
 
-// An all_reduce of N elements sends 2 N (t - 1) / t, the others N (t - 1) / t: of a layer 8 and 10 times s b h (t - 1) / t.
+// Each of t ranks sends `2 N (t - 1) / t` in an all-reduce of N elements, and half of that in a reduce-scatter or an all-gather.
+// A layer's four sums send `8 s b h (t - 1) / t`, and its ten halves `10 s b h (t - 1) / t`. There are s positions of b samples
+// that are h wide.
 TEST(TensorParallel, LayersSendFourSumsOrTenHalves) {
   for (const int tp : {2, 3}) {
     LayoutRun run{.layout = "tp=" + std::to_string(tp), .samples = 3};

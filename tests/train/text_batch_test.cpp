@@ -29,7 +29,7 @@ Tokens prompt_of(std::int64_t count, std::uint64_t seed) {
   return prompt;
 }
 
-/// Of different lengths; several begin alike for more than a page.
+/// Texts of different lengths; several begin alike for more than a page.
 std::vector<WantedText> wanted_texts() {
   std::vector<WantedText> texts;
   for (std::uint64_t n = 0; n < 9; ++n) {

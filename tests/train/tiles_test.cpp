@@ -90,7 +90,7 @@ TEST(Tiles, ChangeNoBitInPipelines) {
   }
 }
 
-// Of a rank's part of a layer, which is as wide as with one rank.
+// Tiles are those of a rank's part of a layer. Layers are twice as wide here, so that a part is as wide as one rank's layer.
 TEST(Tiles, ChangeNoBitWhereRanksDivideLayersAndSequences) {
   for (const arch::ModelConfig& narrow : {wide_gpt2(), wide_llama()}) {
     arch::ModelConfig model = narrow;

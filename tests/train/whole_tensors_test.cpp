@@ -114,8 +114,9 @@ std::vector<std::size_t> matrices_of(const std::string& name, const arch::ModelC
   return model.gated ? std::vector{rows(model.ffn_width), rows(model.ffn_width)} : std::vector{rows(model.ffn_width)};
 }
 
-// torch.optim.Muon with adjust_lr_fn="match_rms_adamw", by rows of q, k and v apart: buf.lerp_(g, 1 - momentum);
-// u = g.lerp(buf, momentum); p *= 1 - lr decay; p -= lr 0.2 sqrt(max(rows, columns)) NS(u).
+// torch.optim.Muon with adjust_lr_fn="match_rms_adamw", by rows of q, k and v apart:
+//   buf.lerp_(g, 1 - momentum); u = g.lerp(buf, momentum)
+//   p *= 1 - lr decay; p -= lr 0.2 sqrt(max(rows, columns)) NS(u)
 void muon_step(InDouble& kept, const std::vector<double>& gradient, const std::vector<std::size_t>& rows, double rate,
                double decay) {
   const double momentum = static_cast<double>(muon.momentum);

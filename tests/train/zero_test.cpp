@@ -111,8 +111,8 @@ TEST(Zero, StateThatIsCutIsNotSentByOneRank) {
   });
 }
 
-/// Saves on each number of ranks at each level, and goes on from there on other pairs: on all of them from one level or another,
-/// for the levels' files are equal.
+/// Saves on each number of ranks at each level, and goes on from there. Every number of ranks and level goes on from every number
+/// of ranks, at one of its levels: the levels' files are equal.
 void expect_any_layout_reads_any_other(const LayoutRun& like, const std::vector<int>& rank_counts) {
   const auto layout = [&](int ranks, int level) {
     return support::at_level(support::with(like, "gas=2,dp=" + std::to_string(ranks)), level);

@@ -25,7 +25,8 @@ Sizes sizes_of(const arch::ModelConfig& model) {
   return sizes;
 }
 
-// A reduction sends twice what a scattered sum or a gather does: (n - 1) / n of the bytes on each of n ranks, n - 1 times on all.
+// An all-reduce sends twice what a reduce-scatter or an all-gather does. These send (n - 1) / n of the bytes on each of n ranks,
+// and n - 1 times the bytes on all.
 TEST(ZeroVolume, LevelsSendTwoTwoTwoAndThreeTimesTheModel) {
   LayoutRun run{.layout = "dp=3,prefetch=0", .model = support::tiny_llama()};
   run.model.layers = 5;

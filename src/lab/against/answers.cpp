@@ -195,8 +195,8 @@ void Step::answer_updates(const Case& changed, const std::map<std::string, Value
   }
 }
 
-/// One tensor's moments or weights, and how far each element may be off: gradients a little larger and smaller show what their
-/// rounding does, and the rest is the rounding of the update itself.
+/// One tensor's moments or weights, and how far each element may be off. Gradients a little larger and smaller show what their
+/// rounding does. The rest is the rounding of the update itself.
 void Step::answer_update(const Item& item, const Case& changed, const Values& gradient, double factor, double growth,
                          Values& value, Values& tolerance) const {
   const ParameterMeaning& parameter = *item.parameter;

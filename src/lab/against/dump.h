@@ -1,7 +1,7 @@
 #pragma once
 
-// What another system did in one training step, as it wrote it down: tensors in safetensors files, one for the whole step or one
-// a rank, and what is known of the step as JSON beside each. docs/against.md has the format.
+// What another system did in one training step, as it wrote it down. Tensors are in safetensors files, one for the whole step or
+// one a rank. What is known of the step is JSON beside each. docs/against.md has the format.
 
 #include <array>
 #include <cstdint>
@@ -75,8 +75,8 @@ struct Dump {
   io::Path model;                ///< before the step, as a Hugging Face folder
 };
 
-/// Reads one file, or all of a folder. Throws UserError with one sentence for each fault: files that are missing or damaged,
-/// facts that are not known or contradict, slices that do not fit, elements that are not finite.
+/// Reads one file, or all of a folder. Throws UserError with one sentence for each fault. Faults are files that are missing or
+/// damaged, unknown facts or contradictions, slices that do not fit, and elements that are not finite.
 Dump read_dump(const io::Path& path);
 
 /// The facts of a JSON text; members of the rank's file alone ("coordinates", "slices", "frozen", "model", ...) are passed

@@ -87,8 +87,8 @@ struct Question {
   Ways ways = {};
 };
 
-/// How numbers are kept between operations, for bounds on what rounding does: up or down by chance, which is twice the error of
-/// rounding to the nearest and makes no two walks alike. Products are added in float.
+/// How numbers are kept between operations, to bound what rounding does. They are rounded up or down by chance. That is twice the
+/// error of rounding to the nearest, and makes no two walks alike. Products are added in float.
 struct Rounding {
   int fraction_bits = 23;
   double least = 0;  ///< distance of the smallest numbers

@@ -32,8 +32,10 @@ struct Case {
   double gradient_ratio = 1, rate_ratio = 1;  ///< of the first wrong ones in the dump to the right ones
 };
 
-/// What a wrong way changes. forward: activations and loss; what ranks that differ make of gradients then is left open.
-/// first: the first wrong tensor; behind it, what differs between ranks is mixed.
+/// What a wrong way explains:
+/// - forward: activations and loss; what ranks that differ make of gradients is left open.
+/// - first: the first wrong tensor; tensors behind it mix what differs between ranks.
+/// - update: nothing before the gradient's norm.
 enum class Scope : std::uint8_t { step, forward, first, update };
 
 struct Way {

@@ -1,8 +1,8 @@
 #pragma once
 
-// How fast ranks exchange data. Every trial: a barrier, then the clock of each rank runs until its blocking call returns.
-// algbw = payload / time; busbw = algbw x a factor of the operation, the rate on each link if data goes around a ring. A payload
-// is the buffer of a rank, for operations on parts the buffer with all of them.
+// How fast ranks exchange data. In every trial each rank's clock runs from a barrier until its blocking call returns. `algbw` is
+// payload / time. `busbw` is algbw x a factor of the operation: the rate on each link if data goes around a ring. A payload is
+// the buffer of a rank; for operations on parts it is the buffer with all of them.
 
 #include <cstdint>
 #include <functional>

@@ -201,7 +201,7 @@ float CollectiveTrial::expected(std::int64_t index) const {
 
 std::optional<std::string> CollectiveTrial::barrier_fault() const {
   const auto size = static_cast<std::size_t>(world_.size());
-  // Of one boot of one kernel: its processes have one monotonic clock.
+  // Processes under one boot of one kernel share a monotonic clock.
   const std::vector<std::string> clocks = comm::all_texts(world_, io::read_file("/proc/sys/kernel/random/boot_id"));
   std::vector<double> entered(size);
   double mine = entered_;

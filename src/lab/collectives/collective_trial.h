@@ -40,10 +40,10 @@ class CollectiveTrial {
   /// ranks' parts.
   std::int64_t bytes() const { return elements_ * static_cast<std::int64_t>(sizeof(float)); }
   void run();
-  /// After fill() and one run(): what is wrong on this rank, if anything. Of a barrier collective, and between ranks of one host
-  /// alone, which share a clock.
+  /// After fill() and one run(): what is wrong on this rank, if anything. For a barrier this is collective, and compares ranks of
+  /// one host alone, which share a clock.
   std::optional<std::string> fault() const;
-  /// Of the last run of a barrier: seconds from entering to leaving it.
+  /// Seconds from entering to leaving the barrier in its last run.
   double held_seconds() const { return left_ - entered_; }
 
   /// What this rank gives, or will; and what it has got, or has there so far (empty: nothing comes here).

@@ -1,7 +1,7 @@
 #pragma once
 
-// Two benches of ml-engineering that the tables of bench_collectives do not have: its all_reduce of 2023, trial by trial and rank
-// by rank in bits a second, and objects gathered beside a tensor reduced.
+// Two benches of ml-engineering that the tables of bench_collectives do not have. One is its all_reduce of 2023, in bits a second
+// by trial and rank. The other gathers objects beside the reduction of a tensor.
 
 #include <cstdint>
 #include <string>

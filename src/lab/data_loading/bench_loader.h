@@ -1,7 +1,8 @@
 #pragma once
 
-// What threads of the data loader are worth, as ml-engineering's benchmark of DataLoader counts it: a run over so many items,
-// each of which takes a while to make, in batches that a computation follows; seconds of the run less those of the computations.
+// What threads of the data loader are worth, as ml-engineering's benchmark of DataLoader counts it. A run makes so many items,
+// each of which takes a while, in batches that a computation follows. The figure is seconds of the run less those of the
+// computations.
 
 #include <cstdint>
 #include <functional>

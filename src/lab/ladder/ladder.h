@@ -1,8 +1,8 @@
 #pragma once
 
-// Climbs the optimisation ladder: what each rung makes of tokens a second and of memory, beside the rung before it (or, one at a
-// time, beside rung 0), in rounds that measure every rung once, upwards and downwards in turns, so that a machine whose speed
-// changes changes it for all.
+// Climbs the optimisation ladder: what each rung makes of tokens a second and of memory. A rung is compared with the one before
+// it, or, one at a time, with rung 0. A round measures every rung once; rounds go upwards and downwards in turns. So a machine
+// whose speed changes does so for all rungs.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace lockstep::lab {
 
-/// Of one place in one round.
+/// What one place reached in one round.
 struct LadderSample {
   double tokens_per_second = 0;
   std::int64_t memory_bytes = 0;  ///< of a rank
@@ -29,7 +29,7 @@ struct LadderRow {
   /// Tokens a second, the median over rounds.
   double tokens_before() const;
   double tokens_after() const;
-  /// Of rounds: how many times the tokens a second of the same round before it.
+  /// By round: the rung's tokens a second over those before it.
   std::vector<double> ratios() const;
 };
 
@@ -40,7 +40,7 @@ struct LadderReport {
   double foot_share = 0;        ///< of the rate of multiply-adds, what rung 0's products reach
   std::vector<LadderRow> rows;  ///< the first is rung 0, which has nothing before it
 
-  /// Of rounds: the last rung's tokens a second over rung 0's. Not where each stands alone.
+  /// By round: the last rung's tokens a second over rung 0's. Not where each rung stands alone.
   std::vector<double> totals() const;
 };
 
@@ -57,8 +57,8 @@ LadderReport climb_ladder(const StepShape& shape, const LadderOptions& options, 
 
 Answer answer_of(const LadderReport& report);
 
-/// Of the rate of multiply-adds, what products of the layers in a step of the shape reach together, in fp32, each beside the rate
-/// of the same moments. Takes a few seconds.
+/// The share of the rate of multiply-adds that products of the layers in a step of the shape reach together, in fp32. Each
+/// product is measured beside the rate of the same moments. Takes a few seconds.
 double product_share(const StepShape& shape, Runtime& runtime, ops::Isa isa, const ops::PlainKernels& kernels);
 
 }  // namespace lockstep::lab

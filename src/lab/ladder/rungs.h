@@ -1,8 +1,8 @@
 #pragma once
 
-// The rungs of the optimisation ladder: from the training step as one writes it down first to the one that this program takes,
-// one optimisation after the other, each a setting of its own (after "PyTorch performance tips for faster LLM training", S.
-// Raschka).
+// The rungs of the optimisation ladder. The first is the training step as one writes it down first, the last the one that this
+// program takes. Each rung adds one optimisation, a setting of its own. They follow "PyTorch performance tips for faster LLM
+// training" by S. Raschka.
 
 #include <span>
 #include <string_view>

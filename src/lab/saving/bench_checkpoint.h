@@ -1,7 +1,7 @@
 #pragma once
 
-// How fast ranks write a checkpoint and read it: one that training waits for beside the same bytes written and read without any
-// of its care, and one that training goes on beside.
+// How fast ranks write a checkpoint and read it. Training waits for one; beside it the same bytes are written and read without
+// any of its care. Training goes on beside the other one.
 
 #include <cstdint>
 
@@ -38,7 +38,7 @@ struct CheckpointReport {
   double step_beside = 0;   ///< while a save goes on
   std::int64_t copies = 0;  ///< bytes of a rank's memory for copies
 
-  /// Of all bytes in so many seconds, GB/s.
+  /// GB/s, where all bytes take so many seconds.
   double rate(double seconds) const { return 1e-9 * static_cast<double>(bytes) / seconds; }
 };
 

@@ -30,7 +30,7 @@ struct OverheadOptions {
 struct Quartiles {
   double lower = 0, median = 0, upper = 0;
 };
-/// Of at least one value; the outer ones are those of the halves below and above the middle.
+/// The quartiles of at least one value. The outer ones are medians of the halves below and above the middle, which is in both.
 Quartiles quartiles_of(std::vector<double> values);
 
 struct OverheadReport {
@@ -39,7 +39,7 @@ struct OverheadReport {
   std::array<std::vector<double>, overhead_kinds.size()> seconds;  ///< of the slowest rank, by round
   std::int64_t spans = 0;                                          ///< that rank 0 tells of a step
 
-  /// Of kind `kind`, 1 or 2: how much longer its step takes than the same round's alone, as a part of that.
+  /// How much longer a step of kind `kind`, 1 or 2, takes than the same round's alone, as a part of that.
   Quartiles overhead(std::size_t kind) const;
 };
 

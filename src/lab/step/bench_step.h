@@ -58,7 +58,7 @@ struct StepReport {
   double exposed_seconds = 0;  ///< of a step, waiting for the reduction of gradients: the median, on this rank
   std::int64_t peak_mib = 0;
 
-  // Of the steps whose ops were timed: seconds a step by Part; their sum is account_seconds.
+  // The steps whose ops were timed: seconds a step by Part, whose sum is account_seconds.
   std::array<double, static_cast<std::size_t>(Part::count)> account{};
   double account_seconds = 0;
   int account_steps = 0;              ///< 0: there is no account
@@ -80,9 +80,9 @@ struct StepReport {
 StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops,
                       comm::Communicator& world);
 
-/// `details` adds every op and every product to the text. JSON has the keys that other programs' step benchmarks print,
-/// `floor_ratio`, `account` (shares of a step's time by part) and `stages` (of a pipeline's ranks: seconds of a step in passes,
-/// shares of waiting).
+/// `details` adds every op and every product to the text. JSON has the keys that other programs' step benchmarks print. It also
+/// has `floor_ratio`, and `account`: shares of a step's time by part. `stages` are a pipeline's ranks: seconds of a step in
+/// passes, and shares of waiting.
 Answer answer_of(const StepReport& report, bool details);
 
 }  // namespace lockstep::lab

@@ -14,8 +14,8 @@
 namespace lockstep::lab {
 namespace {
 
-// Of a parameter: AdamW reads weight, gradient and two moments and writes all but the gradient. What the model reads is the
-// weight or a half of it.
+// Bytes for each parameter. AdamW reads weight, gradient and two moments, and writes all but the gradient. The model reads the
+// weight itself or a half of it.
 double optimizer_bytes(const parallel::WeightStorage& weights) {
   constexpr double gradient = 4;
   return 6 * static_cast<double>(size_of(weights.owned())) + gradient;
@@ -24,7 +24,7 @@ double optimizer_bytes(const parallel::WeightStorage& weights) {
 // Heads that are measured at once, a worker: a step's own number would only cost memory.
 constexpr std::int64_t heads_per_worker = 8;
 
-// Of one head, when the whole team works on many.
+// Seconds for one head, when the whole team works on many.
 double head_seconds(GemmBench& bench, const StepProduct& product, int workers) {
   const std::int64_t heads = heads_per_worker * workers;
   return bench.measure_heads(heads, product.m, product.n, product.k, product.role == ProductRole::scores).best /

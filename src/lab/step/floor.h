@@ -1,7 +1,7 @@
 #pragma once
 
-// The least time that a training step can take on this machine: its products at the best rate that any library here reaches for
-// their shapes here (ours, oneDNN, OpenBLAS), and the optimizer's bytes at the memory's bandwidth. Everything else a step does
+// The least time that a training step can take on this machine. Its products go at the best rate that any library here (ours,
+// oneDNN, OpenBLAS) reaches for their shapes. The optimizer's bytes go at the memory's bandwidth. Everything else a step does
 // would have to cost nothing.
 
 #include <vector>

@@ -50,7 +50,7 @@ class OpAccount final : public ops::OpObserver {
  private:
   std::vector<OpTime> ops_;
   std::vector<ProductTime> products_;
-  // Of the call under way: where it is entered, and when it began.
+  // The call under way: its places in ops_ and products_, and when it began.
   std::size_t op_ = 0, product_ = 0;
   double start_ = 0;
   Stream* stream_ = nullptr;

@@ -49,7 +49,7 @@ train::ListSeconds mean_list(const std::vector<RankAccount>& accounts, const lay
   return mean;
 }
 
-/// Of one micro-batch. Where some backward passes are whole and others in halves, the halves are what both kinds are made of.
+/// Seconds of one micro-batch in a chunk. Where some backward passes are whole and others in halves, the halves stand for both.
 layout::PassSeconds pass_seconds(const ChunkSeconds& chunk, const std::vector<Action>& list, int number) {
   const auto of_one = [&](double seconds, Action::Kind kind) {
     const auto passes =

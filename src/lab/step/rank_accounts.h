@@ -23,7 +23,7 @@ struct RankAccount {
   double together() const { return kernels + ranks + rest; }
 };
 
-/// Of rank 0 in the order of ranks; empty elsewhere. All ranks have as many chunks. Collective.
+/// All ranks' accounts, in the order of ranks, on rank 0; empty elsewhere. All ranks have as many chunks. Collective.
 std::vector<RankAccount> gather_accounts(const RankAccount& own, comm::Communicator& world);
 
 /// One rank of the pipeline; where several have the same stages, their mean.

@@ -24,8 +24,8 @@ struct StepProduct {
 };
 
 /// All products of a step over `samples` x `positions` tokens. The head's come in the chunks that the model cuts its logits
-/// into. Of attention's scores only those that a causal mask leaves are counted: two products forward, four backward (what a
-/// backward pass computes again is its own choice and no part of the floor).
+/// into. Attention's count only scores that a causal mask leaves: two products forward, four backward. What a backward pass
+/// computes again is its own choice and no part of the floor.
 std::vector<StepProduct> step_products(const arch::ModelConfig& config, std::int64_t samples, std::int64_t positions);
 
 }  // namespace lockstep::lab

@@ -40,9 +40,9 @@ double attention_flops(const StepShape& shape) {
   return static_cast<double>(shape.layers) * (flops.forward + flops.backward);
 }
 
-/// Time t of products as what their additions take and what each sum takes besides, t = sum of flops (a + b / depth): the least
+/// The time of products, t = sum of flops (a + b / depth): `a` is for additions, `b` for each sum besides. The fit is the least
 /// squares of t / flops, weighted by FLOPs, with b >= 0 and a >= `least`. Times are in multiply-adds that could have been made
-/// meanwhile; a machine that other programs load gives pairs of times that no machine could have.
+/// meanwhile. A machine that other programs load gives pairs of times that no machine could have.
 class ProductFit {
  public:
   explicit ProductFit(double least) : least_(least) {}
@@ -65,7 +65,7 @@ class ProductFit {
   double least_, sum_ = 0, x_ = 0, xx_ = 0, y_ = 0, xy_ = 0;
 };
 
-/// Of a step: what other programs took only ever makes it longer, as it makes the rate of multiply-adds lower.
+/// Kernels of one step. Other programs only ever make a step longer, and the rate of multiply-adds lower.
 struct Kernels {
   std::vector<ProductTime> products;
   double product_seconds = std::numeric_limits<double>::infinity(), attention = 0;

@@ -8,7 +8,7 @@
 
 namespace lockstep::lab {
 
-/// Of a type of weights and activations.
+/// What kernels reach with weights and activations of one type.
 struct StepRates {
   double product_share = 0;    ///< of the rate of multiply-adds: products that add up endlessly many terms
   double product_depth = 0;    ///< terms, whose time each sum of a product takes besides

@@ -1,8 +1,8 @@
 #pragma once
 
-// The shapes that every bench times, the one table of them: the models of nanoGPT and llm.c at the sizes that people train
-// without a GPU, a Llama of GPT-2's size, and a few that a GPU needs to be busy. And the products that their training steps
-// consist of.
+// The shapes that every bench times, the one table of them. They are nanoGPT's and llm.c's models at sizes that people train
+// without a GPU, and a Llama of GPT-2's size. A few are as large as a GPU needs to be busy. Besides, the products that their
+// training steps consist of.
 
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ struct StepShape {
   std::int64_t tokens() const { return samples * positions; }
 };
 
-/// tiny, char-12x64, char, gpt2:4x64, gpt2:8x256, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024; of GPUs seed:64x1024,
+/// tiny, char-12x64, char, gpt2:4x64, gpt2:8x256, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024; for GPUs seed:64x1024,
 /// gpt2:64x1024, gpt2-xl:4x1024, llama1b:4x4096.
 std::vector<std::string> step_shape_names();
 /// Throws UserError that names the known ones.
@@ -37,7 +37,7 @@ struct LayerShape {
   std::int64_t calls;
   bool forward = true, backward = true;  ///< the directions that a step takes it in
 };
-/// Of a feed-forward layer with a gate, `gated` wide, that a step runs `calls` times.
+/// The layers of a feed-forward layer with a gate, `gated` wide, that a step runs `calls` times.
 std::vector<LayerShape> gated_layers(std::int64_t tokens, std::int64_t width, std::int64_t gated, std::int64_t calls);
 /// The products of a step of the named shape. Throws UserError as step_shape() does.
 std::vector<LayerShape> layer_shapes(std::string_view name);

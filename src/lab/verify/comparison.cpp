@@ -133,7 +133,7 @@ class Comparison::Rank final : public RankObserver {
     at.expected = expected;
     findings_.parts[key_of(at)] = {at, square(value - expected), square(value - expected)};
   }
-  /// Of one kind of values of a range, `own` being what this rank answers for.
+  /// Compares one kind of values of a range. `own`: what this rank answers for.
   void compare(const parallel::TrainingState& state, const StateRange& range, const Tensor& values, const layout::Range& own,
                const WholeValues& expected, Finding at) {
     for_each_run(record_.whole, unit_of(state, range), range.range, values, own, [&](const HeldRun& run) {

@@ -44,7 +44,7 @@ class Comparison {
   std::unique_ptr<RankObserver> observer(int rank);
   /// What differs, in the order of steps, quantities and parameters; after the run.
   std::vector<Finding> findings() const;
-  /// Elements that no rank answers for, or more than one; empty: none. Of a run that came to its end.
+  /// Tensors with elements that no rank answers for, or more than one; empty: none. For a run that came to its end.
   std::vector<std::string> miscounted() const;
 
  private:

@@ -198,7 +198,7 @@ class RankTrial {
     }
     VerifyBatches batches(trial_.model, {.step = trial_.steps});
     double loss = engine_.evaluate(batches.all().front());
-    // Of the ranks with a head, each of its own positions.
+    // Each rank with a head has the loss of its own positions.
     for (const layout::GroupRole role : {layout::GroupRole::context, layout::GroupRole::pipeline})
       groups().of(role).host().all_reduce(view(std::span(&loss, 1), Shape{1}), comm::Reduction::sum).wait();
     observer_.evaluated(loss);

@@ -1,7 +1,7 @@
 #pragma once
 
-// The proof of what the program promises (docs/numerics.md): layouts of one training are run, each as ranks that are threads of
-// this process, and all that they have is compared with the training on one rank.
+// The proof of what the program promises (docs/numerics.md). Layouts of one training are run, each as ranks that are threads of
+// this process. All that ranks have is compared with the training on one rank.
 
 #include <exception>
 #include <functional>
@@ -60,9 +60,9 @@ struct VerifyOptions {
 /// What is wrong with the options; empty when nothing is.
 std::vector<Problem> check(const VerifyOptions& options);
 
-/// Runs every layout of `options`, which check() found nothing wrong with, for every model, layouts with the same sums one after
-/// another and behind the plain one, and calls told(report) after each. `parts`: what the ranks of layouts are made of, but for
-/// runs that others are compared with.
+/// Runs every layout of `options`, which check() found nothing wrong with, for every model. Layouts with the same sums come one
+/// after another, behind the plain one. Calls told(report) after each layout. `parts`: what the ranks of layouts are made of, but
+/// for runs that others are compared with.
 std::vector<LayoutReport> verify(const VerifyOptions& options, const std::function<void(const LayoutReport&)>& told,
                                  const TrialParts& parts = {});
 

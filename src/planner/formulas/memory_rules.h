@@ -9,8 +9,8 @@
 
 namespace lockstep::planner {
 
-/// Bytes of a rank for each parameter with mixed precision and Adam: 2 weights, 2 gradients, 12 of the optimizer, of which each
-/// ZeRO stage, 0 to 3, cuts more over the ranks (Rajbhandari et al. 2020, figure 1).
+/// Bytes of a rank with mixed precision and Adam, by ZeRO stage, 0 to 3 (Rajbhandari et al. 2020, figure 1). A parameter has 2
+/// bytes of weights, 2 of gradients and 12 of the optimizer. Each stage cuts one more of these over the ranks.
 std::array<double, 4> zero_law(double parameters, double devices);
 
 /// Bytes of a parameter of mixed precision and Adam with fp32 gradients: 6 weights, 8 moments, 4 gradients.

@@ -40,8 +40,8 @@ struct NetworkAnswer {
 };
 NetworkAnswer ask_network(const SharingStrategy& strategy, const NetworkQuestion& question);
 
-/// Seconds of a broadcast of `bytes` round a ring of `ranks`, whose links carry `rate` bytes/s: each rank passes them on once it
-/// has a whole message, of which there are `messages`; 1: naive, (k - 1) N / B; many: N / B.
+/// Seconds of a broadcast of `bytes` round a ring of `ranks`, whose links carry `rate` bytes/s. Each rank passes on every message
+/// once it has it whole. With one of the `messages` that is the naive (k - 1) N / B; with many it comes near N / B.
 double ring_broadcast_seconds(double bytes, double rate, int ranks, int messages);
 /// What each of `ranks` on `nodes` gets of its node's network in an all_reduce inside nodes and then between them, of `busbw`.
 double network_share(double busbw, int nodes, int ranks);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Finds ranks that compute wrongly (train.audit): every so many steps each replica does another one's first micro-batch again,
-// and the gradients of both are compared bit for bit before ranks add them up. What several ranks keep is compared too.
+// Finds ranks that compute wrongly (train.audit). Every so many steps each replica computes another replica's first micro-batch
+// again. Both gradients are compared bit for bit before ranks add them up. State that several ranks keep is compared, too.
 
 #include <cstdint>
 #include <optional>

@@ -48,9 +48,9 @@ class WorkWindow {
   int count_ = 0;
 };
 
-/// A rank is late when it exceeds what is expected in three windows of steps in a row: by an eighth, by a millisecond a step, and
-/// by 3.5 standard deviations of the noise. It is late no longer after three windows with less than half of that. The first
-/// window, in which everything warms up, does not count.
+/// A rank becomes late when its work exceeds what is expected in three windows of steps in a row. The excess is above an eighth,
+/// above a millisecond a step, and above 3.5 standard deviations of the noise. Three windows without half of the eighth or of
+/// the deviations end that. The first window, in which everything warms up, does not count.
 class LateRanks {
  public:
   /// `kinds`, by rank: ranks with one number have the same work. One that is alone with its number is compared with all others,

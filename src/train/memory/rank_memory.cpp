@@ -86,7 +86,7 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   if (make_sample_loss(config.objective)) train::declare(workspace_arena_, judged, config.samples, config.plan.microbatches);
 }
 
-// Of the ranks with the same part of a unit each writes as much.
+// Ranks with the same part of a unit each write an equal share of it.
 std::int64_t RankMemory::saved_bytes(const EngineConfig& config) const {
   const auto slots = std::ssize(make_optimizer(config.optimizer)->slots());
   const std::int64_t each =

@@ -1,7 +1,7 @@
 #pragma once
 
-// All memory that a rank trains in. It is declared from the configuration and the rank's coordinates, without anything that
-// computes or communicates, so that it can be counted for any rank of any plan; an engine commits the same declarations.
+// All memory that a rank trains in. It is declared from the configuration and the rank's coordinates; nothing computes or
+// communicates. So it can be counted for any rank of any plan. An engine commits the same declarations.
 
 #include "model/stage_memory.h"
 #include "ops/step_scalars.h"
@@ -16,7 +16,7 @@ namespace lockstep::train {
 
 class RankMemory {
  public:
-  /// Of the rank at `at` of config.plan, on `device`. Throws BrokenRule for a plan that rank_part() refuses.
+  /// The memory of the rank at `at` of config.plan, on `device`. Throws BrokenRule for a plan that rank_part() refuses.
   RankMemory(const EngineConfig& config, const layout::Coordinates& at, Device device = {});
   RankMemory(const RankMemory&) = delete;
   RankMemory& operator=(const RankMemory&) = delete;

@@ -24,8 +24,8 @@ struct RankPart {
   std::vector<layout::Unit> units;      ///< of the model's, this rank's share; those that no chunk of the rank uses are empty
   bool embedding = false, head = false;
 };
-/// Throws BrokenRule for a plan that nothing keeps to: state that is cut over different ranks, a place for gradients of their
-/// own, and state of parameter servers' workers that lies elsewhere.
+/// Throws BrokenRule for a plan that training cannot follow. Examples: kinds of state are cut over different ranks, gradients
+/// have a place of their own, or workers of parameter servers offload state.
 RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at);
 
 /// What the passes of the part lease.

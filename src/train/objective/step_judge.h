@@ -17,7 +17,7 @@
 
 namespace lockstep::train {
 
-/// Of the samples of a rank's step, where the head is.
+/// Memory for each sample of a rank's step, where the head is.
 struct JudgeMemory {
   Mirror losses;   ///< [micro-batches * B] f64: sums of token losses
   Mirror factors;  ///< [micro-batches * B] f32

@@ -1,8 +1,10 @@
 #pragma once
 
-// The methods, each a file of its name: AdamW (Loshchilov & Hutter 2019), with the mean and the mean square of the gradient as
-// slots; stochastic gradient descent as torch.optim.SGD does it, with momentum (its buffer is the slot) or without; LARS (You,
-// Gitman & Ginsburg 2017); and Muon (Jordan et al. 2024) for hidden matrices, with AdamW for the rest.
+// The methods, each in a file of its name:
+// - AdamW (Loshchilov & Hutter 2019) has the mean and the mean square of the gradient as slots.
+// - SGD is torch.optim.SGD's, with momentum, whose buffer is the slot, or without.
+// - LARS is that of You, Gitman & Ginsburg 2017.
+// - Muon (Jordan et al. 2024) updates hidden matrices, and AdamW the rest.
 
 #include <memory>
 

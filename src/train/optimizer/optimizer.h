@@ -18,9 +18,9 @@
 
 namespace lockstep::train {
 
-/// What all methods may be told; each reads what it knows.
 enum class Rounding : std::uint8_t { nearest, stochastic };
 
+/// What all methods may be told; each reads what it knows.
 struct OptimizerSettings {
   std::string name = "AdamW";  ///< a row of the table
   float beta1 = 0.9F, beta2 = 0.95F, eps = 1e-8F;
@@ -49,7 +49,7 @@ enum class WholeTensorNeed : std::uint8_t {
   matrices  ///< of hidden matrices, by their owners
 };
 
-/// Memory for it; of its members those that the rule has no use for stay undeclared.
+/// Memory for a rule that needs whole tensors. Members that the rule has no use for stay undeclared.
 struct WholeTensorMemory {
   parallel::TensorNormMemory norms;
   parallel::MatrixMemory matrices;
@@ -64,14 +64,14 @@ class Optimizer {
   /// Its settings as a checkpoint records them.
   virtual Json describe() const = 0;
   virtual WholeTensorNeed whole_tensors() const { return WholeTensorNeed::none; }
-  /// Of a rule that needs whole tensors: how ranks come by them, once, before any update. `group`: the ranks that hold the
-  /// parameters together; `units`: how many the model has. The references outlive this.
+  /// Tells a rule that needs whole tensors how ranks come by them, once, before any update. `group`: the ranks that hold the
+  /// parameters together; `units`: how many units the model has. The references outlive this.
   virtual void connect(const WholeTensorMemory& /*memory*/, comm::Communicator& /*group*/, std::size_t /*units*/) {}
 
-  /// Where the elements of a state's units lie in their parameters, which with the seed addresses the random numbers of
-  /// stochastic rounding. Before any update; nothing where rounding is to the nearest and a rule takes all tensors alike.
+  /// Tells where the elements of a state's units lie in their parameters. With the seed this addresses the random numbers of
+  /// stochastic rounding. Before any update. Does nothing where rounding is to the nearest and a rule takes all tensors alike.
   void address(const std::vector<layout::Unit>& units, std::uint64_t seed);
-  /// One update of every range of `state`, which counts it; `scalars` bring the numbers to where it reads them.
+  /// Updates every range of `state`, which counts that; `scalars` bring the numbers to where the update reads them.
   void update(ops::Ops& ops, parallel::TrainingState& state, const ops::WrittenScalars& scalars, const UpdateNumbers& numbers);
 
  protected:
@@ -114,7 +114,7 @@ class Optimizer {
   }
 
  private:
-  /// Of a unit: a rectangle of a parameter.
+  /// A rectangle of one parameter of a unit, or all of the parameter.
   struct Piece {
     layout::Range elements;
     bool decays;

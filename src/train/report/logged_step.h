@@ -40,7 +40,7 @@ struct LoggedStep {
   double& in(StepPart part) { return parts[static_cast<std::size_t>(part)]; }
   double in(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
 };
-/// Of a run with as many micro-batches.
+/// A line's step, of a run with `microbatches` micro-batches.
 LoggedStep logged_step(const Json& line, double microbatches);
 
 /// Whether the line is an evaluation's, and what it says.

@@ -107,7 +107,7 @@ ChromeTrace trace_of_rank(const SpanLog& log, int rank, const TraceClock& clock)
   return trace;
 }
 
-// Of a message there and back that took least, the middle is when the other rank answered (Cristian 1989).
+// The other rank is taken to answer in the middle of the fastest message there and back (Cristian 1989).
 double clock_shift(comm::Communicator& ranks) {
   constexpr int rounds = 8;
   comm::Communicator& host = ranks.host();

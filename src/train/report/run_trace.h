@@ -35,8 +35,8 @@ struct TraceClock {
   double operator()(double seconds) const { return seconds + shift - origin; }
 };
 
-/// A rank's spans in rows: what it computes and waits for, and below as many rows each of what is under way between ranks, or to
-/// and from a disk, as there is at a time. Process `rank` of the trace.
+/// A rank's spans in rows, as process `rank` of the trace. The first row is what the rank computes and waits for. Exchanges
+/// between ranks, and moves to and from a disk, have as many rows below as overlap at a time.
 ChromeTrace trace_of_rank(const SpanLog& log, int rank, const TraceClock& clock);
 
 /// Seconds to add to this rank's clock for rank 0's: 0 where both read alike within what a message takes (ranks of one host).

@@ -15,7 +15,7 @@ namespace {
 
 double wall_time() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-// What of tensorflow's event.proto and summary.proto a scalar needs: a field is its number and wire type, then its value.
+// Wire types that a scalar needs in tensorflow's event.proto and summary.proto. A field is its number, its wire type, a value.
 enum class Wire : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 void add_varint(std::string& to, std::uint64_t value) {

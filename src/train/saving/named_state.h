@@ -15,8 +15,8 @@ namespace lockstep::train {
 
 /// "." and the name of each slot: what is behind a parameter's name in files.
 std::vector<std::string> slot_suffixes(const parallel::TrainingState& state);
-/// All weights of the model, of which a rank may have parts of some alone: those that are trained in the type of masters, the
-/// others in that of the model.
+/// All weights of the model; a rank may hold parts of some alone. Trained weights have the type of masters, the others that of
+/// the model.
 std::vector<checkpoint::LogicalTensor> weight_tensors(const EngineConfig& config);
 /// Gradients or the like of all weights that are trained.
 std::vector<checkpoint::LogicalTensor> trained_tensors(const EngineConfig& config, DType type,

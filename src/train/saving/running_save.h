@@ -1,7 +1,7 @@
 #pragma once
 
-// A save that goes on while the run does. Threads beside the ranks' own write files; ranks come together on their own threads
-// alone, which is what MPI wants: once all have written, and once rank 0 has given the checkpoint its name.
+// A save that goes on while the run does. Threads beside the ranks' own write files. Ranks come together on their own threads
+// alone, which is what MPI wants. They do so once all have written, and once rank 0 has given the checkpoint its name.
 
 #include <optional>
 #include <vector>

@@ -14,7 +14,7 @@ layout::KeyRanges key_ranges(const EngineConfig& config, int workers);
 
 class ServerRankMemory {
  public:
-  /// Of server `number` of config.servers, for `workers` ranks that train, on `device`.
+  /// The memory of server `number` of config.servers, on `device`; `workers` ranks train.
   ServerRankMemory(const EngineConfig& config, int workers, int number, Device device = {});
   ServerRankMemory(const ServerRankMemory&) = delete;
   ServerRankMemory& operator=(const ServerRankMemory&) = delete;

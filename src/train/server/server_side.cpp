@@ -14,9 +14,9 @@ using parallel::Server;
 
 namespace {
 
-// Of asynchronous workers each gradient is that of a batch as many times smaller as there are workers: the square-root rule of
-// adaptive methods for the learning rate (Malladi et al. 2022), and as much decay in a round of all workers as in one step of
-// them together.
+// An asynchronous worker's gradient is that of a batch `workers` times smaller. Adaptive methods then divide the learning rate by
+// the square root of `workers` (Malladi et al. 2022). Weight decay is divided by it, too: so a round of all workers decays as
+// much as one step of them together.
 OptimizerSettings settings_of(const EngineConfig& config, int workers) {
   OptimizerSettings settings = config.optimizer;
   if (config.servers->mode == ServerMode::async) {

@@ -43,9 +43,9 @@ class ServerSide {
   void update_apart(const parallel::Server::Visit& visit);
   void release();
   double norm();
-  /// Says whether it was made.
+  /// Returns whether the update was made.
   bool update(int pushed_by, const UpdateNumbers& numbers);
-  /// That made the weights.
+  /// The number of updates that made the weights.
   std::int64_t updates() { return server_.state(0).updates(); }
   void load(const parallel::Server::Visit& visit);
   std::size_t workers() const { return progress_.size(); }
@@ -64,7 +64,7 @@ class ServerSide {
   std::size_t arrived_ = 0;
   bool changed_ = false;  ///< by one of the workers that have arrived
 
-  /// Of a worker, where workers do not wait for each other.
+  /// How far a worker is, where workers do not wait for each other.
   struct Progress {
     std::int64_t steps = 0;   ///< that it has done
     std::int64_t pulled = 0;  ///< updates in the weights that it has

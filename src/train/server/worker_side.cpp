@@ -195,8 +195,8 @@ void copy(std::span<const Tensor> to, std::span<const Tensor> from) {
   for (std::size_t i = 0; i < to.size(); ++i) std::memcpy(to[i].data, from[i].data, from[i].bytes());
 }
 
-/// The state of workers that each have an optimizer of their own: a checkpoint has the mean of their slots, in memory that rank 0
-/// keeps for it, and of their numbers of updates.
+/// The state of workers that each have an optimizer of their own. A checkpoint has the mean of their slots and of their numbers
+/// of updates. Rank 0 keeps memory for the mean of the slots.
 class AveragedState final : public ResidentState {
  public:
   AveragedState(const UpdaterParts& parts, parallel::GradientStore& gradients, parallel::TrainingState& own)

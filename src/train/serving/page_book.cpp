@@ -73,7 +73,7 @@ void PageBook::give_back(const Hold& hold) {
     Page& page = pages_[static_cast<std::size_t>(number)];
     ensure(page.texts > 0, "a page is given back once");
     if (--page.texts == 0) ++available_;
-    // Of a text the last pages go first: what others begin with stays.
+    // A text's last pages are reused first: other texts may begin with its first pages.
     page.last_used = page.serial == 0 ? 0 : ++clock_;
   }
 }

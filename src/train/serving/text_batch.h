@@ -1,7 +1,7 @@
 #pragma once
 
-// Texts that are written side by side, each as if it were alone: a pass reads one token of each, and pieces of the prompts of
-// those that have just come. The tokens of a text are a function of the model, the prompt and its sampling alone.
+// Texts that are written side by side, each as if it were alone. A pass reads one token of each, and pieces of the prompts of new
+// texts. The tokens of a text are a function of the model, the prompt and its sampling alone.
 
 #include <algorithm>
 #include <cstdint>
@@ -94,7 +94,7 @@ class TextBatch {
   std::vector<std::optional<Text>> texts_;  ///< by place
   std::uint64_t begun_ = 0;
   std::int64_t tokens_saved_ = 0;
-  // Of a pass; room for them is taken once.
+  // Lists of one pass; room for them is taken once.
   std::vector<ops::CachedText> pass_;
   std::vector<std::int64_t> order_;
   std::vector<std::int64_t> drawing_;   ///< places whose next token is drawn

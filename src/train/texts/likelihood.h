@@ -23,7 +23,7 @@ class LikelihoodReader {
   LikelihoodReader(const ModelShare& model, std::int64_t longest);
   void declare(Arena& workspace, Arena& cache);
 
-  /// Of tokens [from, end) given all before them; from >= 1. What a text begins with in common with the last one is not read
+  /// The likelihood of tokens [from, end) given all before them; from >= 1. A beginning that the last text had, too, is not read
   /// again: the result does not depend on it. Where the head is not: nothing. Collective over the pipeline's ranks, each with the
   /// same text.
   Likelihood of(std::span<const std::int32_t> tokens, std::size_t from);
