@@ -43,8 +43,8 @@ struct ConvertOptions {
 
 bool parse(const Arguments& arguments, ConvertOptions& options) {
   CommandLine line("convert",
-                   "Turn a Hugging Face model or a GGUF file into a checkpoint, or a checkpoint into a Hugging Face model: which "
-                   "of them FROM is decides. Any of them becomes a GGUF file where TO ends in .gguf. GPT-2, Llama and its kin "
+                   "Turn a Hugging Face model or a GGUF file into a checkpoint, or a checkpoint into a Hugging Face model. What "
+                   "FROM is decides. Any of them becomes a GGUF file where TO ends in .gguf. GPT-2, Llama and its kin "
                    "(docs/models.md), in fp32, fp16 and bf16, in one file or several. A run that trained adapters "
                    "gives these alone, as a folder that PEFT reads.");
   line.positional("FROM", options.from,

@@ -29,8 +29,8 @@ struct JudgeParts {
   const parallel::Groups& groups;
   Runtime& runtime;
   Log& log;
-  bool divides = true;      ///< items among the model's copies; false: each copy reads all, as they read weights together
-  bool shows = false;       ///< how far it is
+  bool divides = true;      ///< the model's copies divide the items; false: each copy reads all, as they read weights together
+  bool shows = false;       ///< tells how far it is
   std::int64_t stride = 0;  ///< of windows in documents; 0: the model's context
 };
 
@@ -38,9 +38,9 @@ class TaskJudge {
  public:
   /// Takes memory for the model's longest context.
   explicit TaskJudge(const JudgeParts& parts);
-  /// The same on all ranks, for any layout that keeps bits. Throws UserError for what is not finite. Collective.
+  /// The scores, the same on all ranks, for any layout that keeps bits. Throws UserError for what is not finite. Collective.
   std::vector<TaskScore> judge(const data::Task& task);
-  /// The weights were changed.
+  /// To be called when the weights have changed.
   void forget() { reader_.forget(); }
 
  private:

@@ -44,14 +44,14 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.option("--tokens", options.tokens, "N", "at most so many tokens a text");
   line.option("--stop", options.stops, "TEXT", "a text ends before this text; may be given several times");
   line.flag("--ignore-end", options.ignore_end,
-            "go on where the model ends a text: at <|endoftext|> and the like, at the eos_token_id of config.json and "
-            "generation_config.json, where documents ended that it was taught");
+            "go on where the model ends a text: at <|endoftext|> and the like, the eos_token_id of config.json and "
+            "generation_config.json, or the end of its documents");
   options.sampling.declare(line, "the same seed writes the same texts");
   line.undeclared(other_words(WordsOf::generate));
   line.daily({"--prompt", "--samples", "--tokens", "--stop", "--temperature", "--top-k", "--top-p", "--seed", "--ranks"});
   line.note(
-      "What a published model's generation_config.json says of temperature, top-k and top-p is the default, and said in a line; "
-      "so is what it asks for that is not done here.");
+      "What a published model's generation_config.json says of temperature, top-k and top-p is the default, and said in a line. "
+      "A line also says what it asks for that is not done here.");
   line.note("example:\n  lockstep generate runs/first --prompt \"What is\" --samples 3 --tokens 200");
   if (!line.parse(arguments)) return false;
   std::vector<Problem> problems;

@@ -32,18 +32,18 @@ struct ModelOptions {
 };
 
 struct LoadedModel {
-  checkpoint::Manifest manifest;               ///< of another program's model `run` alone, as a checkpoint of it would carry it
+  checkpoint::Manifest manifest;               ///< a published model's has `run` alone, as a checkpoint of it would carry it
   std::string folder;                          ///< of the checkpoint
   std::unique_ptr<data::Tokenizer> tokenizer;  ///< null when there is none
-  std::string no_tokenizer;                    ///< then: why
+  std::string no_tokenizer;                    ///< why there is none
   std::unique_ptr<parallel::Groups> groups;    ///< of the ranks that read it together
-  std::unique_ptr<ops::Ops> ops;               ///< that add bf16 products as the model was trained
+  std::unique_ptr<ops::Ops> ops;               ///< kernels that add bf16 products as the model was trained
   std::unique_ptr<train::Inference> inference;
 };
 
-/// For reading at most `context` tokens at a time, for which no more than needed is set up; none: as many as the model can. Rank
-/// 0 chooses the checkpoint. Throws UserError for a folder without a model, a damaged one, and a layout that the ranks or the
-/// model cannot have. Collective over the session's ranks, which read it together.
+/// Loads a model for reading at most `context` tokens at a time, and sets up no more than that needs. None: as many tokens as the
+/// model can. Rank 0 chooses the checkpoint. Throws UserError for a folder without a model, a damaged one, and a layout that the
+/// ranks or the model cannot have. Collective over the session's ranks, which read it together.
 LoadedModel load_model(const ModelOptions& options, std::optional<std::int64_t> context, Session& session, Log& log);
 
 }  // namespace lockstep::app

@@ -56,8 +56,8 @@ void ask_conversations(CommandLine& line, Options& options) {
               "what becomes of a longer conversation; cut: its last turns are left out");
   line.flag(
       "--pack", options.pack,
-      "fill windows of --length tokens with whole documents of JSONL, as many as fit (best-fit decreasing), for training in "
-      "which they do not see each other");
+      "fill windows of --length tokens with whole documents of JSONL, as many as fit (best-fit decreasing). They do not see each "
+      "other in training");
   line.option("--date", options.date, "YYYY-MM-DD", "the day that a template writes as today's; else it is today");
   line.option("--show", options.show, "N", "print the first N documents with what is taught, ids and ends");
 }

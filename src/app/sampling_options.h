@@ -23,7 +23,7 @@ struct SamplingOptions {
 
   /// `seed_meaning`: what the same seed gives.
   void declare(CommandLine& line, const std::string& seed_meaning);
-  /// Behind parsing.
+  /// Adds what is wrong with the options that were parsed.
   void check(std::vector<Problem>& problems) const;
   /// What the user said, else what the model's publisher did, which is logged ("--top-k 20"), else the usual.
   train::SampleOptions sampling(const TextHabits& habits, Log& log) const;

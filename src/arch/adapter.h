@@ -24,7 +24,7 @@ struct AdapterSite {
 };
 
 /// The sites of every block, in the order of its forward pass. Models that are published with one matrix for q, k and v (GPT-2,
-/// Phi-3) have one site for these. The gate and what it multiplies have one in Phi-3.
+/// Phi-3) have one site for these. In Phi-3 the gate and what it multiplies have one site, too.
 std::vector<AdapterSite> adapter_sites(const ModelConfig& config, const layout::ShardedDims& dims);
 
 /// The parameters of block `index`'s adapters.

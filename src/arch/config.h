@@ -20,10 +20,10 @@ enum class ActivationKind : std::uint8_t { none, gelu, gelu_tanh, relu, silu };
 /// the context only, so that within it nothing changes. Llama 3.1 stretches by wavelength (`llama3`). YaRN is described by Peng
 /// et al. 2023, and LongRoPE, which has a factor for each pair, by Ding et al. 2024.
 enum class RopeScaling : std::uint8_t { none, linear, dynamic, llama3, yarn, longrope };
-/// gpt2: normal(0, 0.02), residual projections / sqrt(2 layers) (Radford et al. 2019). small, smaller: the same with a deviation
-/// that falls with the width C, sqrt(2 / (5 C)) (Nguyen and Salazar 2019) and sqrt(1 / (3 C)) (Smith et al. 2022, MT-NLG 530B),
-/// with which wide models diverge less. pytorch: what PyTorch's Linear and Embedding start from (uniform in
-/// +-1/sqrt(in-features), normal(0, 1)).
+/// How weights start. gpt2 is normal(0, 0.02), with residual projections / sqrt(2 layers) (Radford et al. 2019). The others of
+/// its form, small and smaller, have a deviation that falls with the width C, so that wide models diverge less. It is sqrt(2 / (5
+/// C)) for small (Nguyen and Salazar 2019), and sqrt(1 / (3 C)) for smaller (Smith et al. 2022, MT-NLG 530B). PyTorch's Linear
+/// and Embedding start as pytorch does: uniform in +-1/sqrt(in-features), normal(0, 1).
 enum class InitKind : std::uint8_t { gpt2, pytorch, small, smaller };
 
 /// Rotary positions (arch/rotary computes the angles).
@@ -37,7 +37,7 @@ struct Rope {
   double high_freq_factor = 4;
   std::int64_t original_block_size = 8192;
   double attention_factor = 1;  ///< of yarn and longrope: queries and keys are so much longer
-  /// longrope: by how much each pair's frequency is divided, where the context is no longer than the original one, and beyond.
+  /// The divisors of each pair's frequency for longrope, where the context is no longer than the original one, and beyond.
   std::vector<double> short_factors = {}, long_factors = {};
   std::int64_t skip_every = 0;  ///< every so many layers one turns nothing (SmolLM3); 0: none does
   /// theta of layers that see the window alone, whose angles are not scaled (Gemma 3); 0: they are as the others.
@@ -48,7 +48,7 @@ struct Rope {
 
 /// Matrices of a block beside which an adapter may be.
 enum class AdapterTarget : std::uint8_t { query, key, value, out, gate, up, down, count };
-/// A set of them, a bit each.
+/// A set of adapter targets, a bit each.
 using AdapterTargets = std::uint8_t;
 constexpr AdapterTargets bit_of(AdapterTarget target) { return static_cast<AdapterTargets>(1U << static_cast<unsigned>(target)); }
 inline constexpr AdapterTargets all_targets = (1U << static_cast<unsigned>(AdapterTarget::count)) - 1;
@@ -97,12 +97,12 @@ struct ModelConfig {
   bool unit_offset = false;       ///< RMSNorm has 1 + gain for a gain (Gemma)
   double embedding_scale = 1;     ///< rows of tokens are so much longer (Gemma: sqrt(C))
   double residual_scale = 1;      ///< what a branch gives is so much longer when it is added (Granite)
-  double logit_scale = 1;         ///< of logits, before they are capped (Granite: 1 / logits_scaling)
-  double attention_scale = 0;     ///< of scores; 0: 1 / sqrt(D)
+  double logit_scale = 1;         ///< logits are so much longer, before they are capped (Granite: 1 / logits_scaling)
+  double attention_scale = 0;     ///< factor of scores; 0: 1 / sqrt(D)
   double attention_softcap = 0;   ///< scores x become cap tanh(x / cap) (Gemma 2); 0: they stay
-  double logit_softcap = 0;       ///< the same of logits
+  double logit_softcap = 0;       ///< logits x become cap tanh(x / cap); 0: they stay
   std::int64_t window = 0;        ///< so many keys a query sees at most, its own among them; 0: all before it
-  std::int64_t global_every = 0;  ///< every so many layers one sees beyond the window; 0: none does
+  std::int64_t global_every = 0;  ///< every so many layers one layer sees beyond the window; 0: none does
   bool tied = true;               ///< the head uses the token table
   float dropout = 0;
   float norm_eps = 1e-5F;

@@ -10,13 +10,14 @@
 
 namespace lockstep::arch {
 
-/// FLOPs a token of training, forward and backward, by the formula of nanoGPT and PaLM (Chowdhery et al. 2022, appendix B):
-/// 6 N + 12 L H Q T with N = parameters that a token is multiplied with: all but tables that are only looked up. Attention is
-/// counted whole, not its causal half. What adapters leave as it is has no gradient: 4 N.
+/// FLOPs a token of training, forward and backward: 6 N + 12 L H Q T. The formula is nanoGPT's and PaLM's (Chowdhery et al. 2022,
+/// appendix B). N counts the parameters that a token is multiplied with: all but tables that are only looked up. Attention is
+/// counted whole, not its causal half. Weights that adapters leave as they are have no gradient and count 4 N.
 double training_flops_per_token(const ModelConfig& config, std::int64_t positions);
 
-/// FLOPs a token that are computed again in the backward pass: a block's forward pass, a third of its training's, or the product
-/// that widens it. HFU counts them (Korthikanti et al. 2022, appendix A).
+/// FLOPs a token that are computed again in the backward pass. Full recomputation repeats a block's forward pass, a third of its
+/// training's FLOPs. Selective recomputation repeats the product that widens it. HFU counts them (Korthikanti et al. 2022,
+/// appendix A).
 double repeated_flops_per_token(const ModelConfig& config, std::int64_t positions, const layout::Recompute& recompute);
 
 /// FLOPs a token that the head computes again where samples are judged whole: its forward pass.

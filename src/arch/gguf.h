@@ -18,28 +18,28 @@
 namespace lockstep::arch::gguf {
 
 inline constexpr std::string_view architecture_key = "general.architecture";
-/// By how much each rotary frequency is divided; a tensor beside the model's.
+/// The divisor of each rotary frequency; a tensor beside the model's.
 inline constexpr std::string_view rope_factors_name = "rope_freqs.weight";
 
 struct TensorName {
   std::string name;
   bool paired = false;  ///< llama.cpp turns neighbours, so the rows of each head stand in pairs
-  float added = 0;      ///< the file has so much more
+  float added = 0;      ///< the file's elements are so much larger
 };
 
 struct Architecture {
   /// A '#' is the block's number; what follows is ".weight" or ".bias".
   struct Name {
     std::string_view huggingface, gguf;
-    bool turned = false;  ///< by rotary positions
+    bool turned = false;  ///< its rows are turned by rotary positions
   };
   struct Key {
-    std::string_view gguf;  ///< behind "ARCHITECTURE."
+    std::string_view gguf;  ///< what follows "ARCHITECTURE."
     std::string_view config;
     bool required = false;
   };
-  std::string_view model_type;  ///< of config.json
-  std::string_view name;        ///< of general.architecture
+  std::string_view model_type;  ///< "model_type" of config.json
+  std::string_view name;        ///< value of general.architecture
   std::span<const Name> names;
   std::span<const Key> keys;
   bool paired = false;  ///< rows that are turned stand in pairs
@@ -48,11 +48,11 @@ struct Architecture {
   /// "model.layers.3.self_attn.q_proj.weight" as "blk.3.attn_q.weight", and back; nothing for a name that is not known.
   std::optional<TensorName> gguf_name(std::string_view huggingface) const;
   std::optional<TensorName> huggingface_name(std::string_view gguf) const;
-  /// What a file has more of the row's tensor.
+  /// By how much the file's elements of the row's tensor are larger than ours.
   float added_to(const Name& row) const;
 };
 
-/// By the name in config.json, or in a file's pairs. Throws UserError, naming `what`, for one that is not known.
+/// The architecture by the name in config.json, or in a file's pairs. Throws UserError, naming `what`, for an unknown one.
 const Architecture& architecture_of_config(const Json& config, std::string_view what);
 const Architecture& architecture_of_pairs(const Json& pairs, std::string_view what);
 
@@ -62,16 +62,16 @@ Json pairs_of(const ModelConfig& config, const Json& json);
 /// What a file's tensors say of its model.
 struct TensorFacts {
   std::int64_t vocabulary = 0;      ///< rows of the token table
-  bool head = false;                ///< a matrix of its own
-  bool biases = false;              ///< of the attention's and the MLP's output
+  bool head = false;                ///< the head has a matrix of its own
+  bool biases = false;              ///< the attention's and the MLP's output have biases
   std::vector<float> rope_factors;  ///< empty: none
 };
 /// A config.json that says what the pairs do. Throws UserError, naming `what`, for keys that are missing, of another type, at
 /// odds with each other or not known.
 Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view what);
 
-/// The texts of the tokens that have a use, as tokenizer_config.json names them: "bos_token". Those alone that a tokenizer finds
-/// in a text: transformers would make another token of any other's text.
+/// The texts of the tokens that have a use, as tokenizer_config.json names them: "bos_token". Tokens that no tokenizer finds in a
+/// text are left out: transformers would make another token of their text.
 Json named_tokens(const Json& pairs);
 
 /// The content of rope_factors_name; empty where angles are not scaled.

@@ -15,10 +15,10 @@ namespace lockstep::arch::gguf {
 Json scaling_pairs(const Rope& rope);
 bool is_scaling_key(std::string_view key);
 
-/// A config.json's "rope_scaling" of what the pairs say whose keys begin with `start`; null where they say none. Throws
+/// A config.json's "rope_scaling" from the pairs whose keys begin with `start`; null where they have no scaling. Throws
 /// UserError, naming `what`, for another kind than linear and yarn.
 Json scaling_of_pairs(const Json& pairs, std::string_view start, std::string_view what);
-/// The same of the content of rope_factors_name. Throws UserError where it is no scaling of Llama 3.1's.
+/// "rope_scaling" from the content of rope_factors_name. Throws UserError where it is no scaling of Llama 3.1's.
 Json scaling_of_factors(std::span<const float> factors, double theta, std::string_view what);
 
 }  // namespace lockstep::arch::gguf

@@ -22,7 +22,7 @@ enum class Role : std::uint8_t {
   norm1_bias,
   qkv_weight,  ///< [(H + 2K) D, C]: q, k, v
   qkv_bias,
-  query_gain,  ///< [D], of all heads; or [H D], and of keys [K D], where all are normalised together
+  query_gain,  ///< [D], for all heads; where all heads are normalised together, [H D], and [K D] for keys
   key_gain,
   attention_out_weight,
   attention_out_bias,
@@ -40,7 +40,7 @@ enum class Role : std::uint8_t {
   final_bias,
   head_weight,
   // The matrices of adapters (arch/adapter): A is [r, in-features] and B is [out-features, r].
-  query_a,  ///< of q, k and v together where these are one matrix
+  query_a,  ///< for q, k and v together where these are one matrix
   query_b,
   key_a,
   key_b,
@@ -50,7 +50,7 @@ enum class Role : std::uint8_t {
   out_b,
   gate_a,
   gate_b,
-  up_a,  ///< of the gate too where both are one matrix
+  up_a,  ///< for the gate too where both are one matrix
   up_b,
   down_a,
   down_b,
@@ -95,7 +95,7 @@ struct UnitMap {
   std::vector<UnitIndex> embedding_reads;                ///< units that turn tokens into rows: the embedding, and a tied matrix
   std::vector<UnitIndex> head_reads;                     ///< units that turn rows into logits: the head, and a tied matrix
   std::vector<UnitIndex> embedding_learns, head_learns;  ///< of these, those that are trained
-  Role projection = Role::head_weight;                   ///< of the matrix in head_reads that multiplies the final norm's output
+  Role projection = Role::head_weight;                   ///< role of the matrix in head_reads that the final norm's output meets
   int count = 0;
   bool trains_all() const { return adapters.empty(); }
   bool trains_tied() const { return std::ranges::find(head_learns, tied) != head_learns.end(); }
@@ -110,7 +110,7 @@ struct TokenTable {
   std::int64_t offset = 0;  ///< in the unit
   Shape shape;              ///< [V, C]
   bool tied = false;
-  std::int64_t first_token = 0;  ///< of its rows, where ranks divide the vocabulary
+  std::int64_t first_token = 0;  ///< token of its first row, where ranks divide the vocabulary
 };
 TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& map);
 
@@ -130,9 +130,9 @@ std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, const Uni
 struct ParameterCounts {
   std::int64_t total = 0;              ///< every element
   std::int64_t without_positions = 0;  ///< nanoGPT's count: the learned positions left out
-  std::int64_t trained = 0;            ///< of all; not all where there are adapters
-  std::int64_t looked_up = 0;          ///< of all, the token table of a model whose head has a matrix of its own
-  std::int64_t trained_looked_up = 0;  ///< the same, of those that are trained
+  std::int64_t trained = 0;            ///< elements that are trained; not all where there are adapters
+  std::int64_t looked_up = 0;          ///< elements of the token table of a model whose head has a matrix of its own
+  std::int64_t trained_looked_up = 0;  ///< elements of that table, if it is trained
   std::int64_t decayed_tensors = 0, decayed = 0;
   std::int64_t other_tensors = 0, other = 0;
 };

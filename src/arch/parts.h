@@ -17,7 +17,7 @@ namespace lockstep::arch {
 struct LeaseRule {
   layout::LeaseSize size = layout::LeaseSize::block;
   layout::Tiles tiles = {};  ///< where they cut, sub-layers are leased one after the other, too
-  DType type = DType::f32;   ///< of what is leased: tiles have a limit in bytes
+  DType type = DType::f32;   ///< type of what is leased: tiles have a limit in bytes
 };
 LeaseRule lease_rule(const layout::ParallelPlan& plan, DType type);
 
@@ -37,13 +37,13 @@ struct TiledMatrix {
   const Tile& backward(std::size_t i) const { return tiles[i % down() * across + i / down()]; }
 };
 
-/// What the sub-layers of a block read as long as they work; the same, all of the block's unit, where they share a lease. Its
-/// adapters come last, all of them.
+/// What the sub-layers of a block read as long as they work. Where they share a lease, both are all of the block's unit. All of
+/// the block's adapters come last.
 struct BlockParts {
   std::vector<layout::Part> attention, mlp;
-  std::vector<TiledMatrix> tiled = {};  ///< what of either they do not have, tile by tile
+  std::vector<TiledMatrix> tiled = {};  ///< the matrices that neither has whole, tile by tile
   bool post_norm = false;               ///< a norm is behind the sub-layers: who runs the block again needs its last matrix
-  /// Null: the matrix is whole.
+  /// The matrix' tiles; null where it is whole.
   const TiledMatrix* find(Role role) const;
 };
 
@@ -53,10 +53,10 @@ struct PartMap {
   std::vector<layout::Part> head;  ///< turn rows into logits
 };
 
-/// `units`: of the model's table, placed.
+/// The parts of a model whose table's units, placed, are `units`.
 PartMap part_map(const ModelConfig& config, const std::vector<layout::Unit>& units, const LeaseRule& leases);
 
-/// Elements a row of the widest sums that products of `type` keep from tile to tile beside their result; 0: none do. A row has
+/// The length of the widest row of sums that products of `type` keep from tile to tile beside their result; 0: none do. A row has
 /// the out-features or the in-features of a tile. f32 sums are made in the result, unless that is the residual stream.
 std::int64_t tile_sums(const PartMap& parts, DType type);
 
@@ -66,16 +66,16 @@ PartMap parts_of(PartMap parts, const std::vector<layout::Chunk>& chunks);
 /// Units of which only a few parts are leased at a time, so that they can be gathered into the same memory.
 struct LeaseClass {
   std::vector<UnitIndex> units;
-  std::int64_t elements = 0;    ///< of the largest part
-  int parts = 0;                ///< of all of these units
+  std::int64_t elements = 0;    ///< elements of the largest part
+  int parts = 0;                ///< parts of all of these units
   int at_once = 1;              ///< parts that are leased at a time, at most
   bool sequence = false;        ///< one is leased behind the other: it pays to have the next one early
-  bool tiles = false;           ///< of the tiles of these units; what else they have is another class
-  bool strided = false;         ///< some have not all elements of their rows
-  std::int64_t contiguous = 0;  ///< elements of the largest of the others
+  bool tiles = false;           ///< the class has the units' tiles; what else they have is another class
+  bool strided = false;         ///< some parts have not all elements of their rows
+  std::int64_t contiguous = 0;  ///< elements of the largest of the other parts
 };
-/// Blocks, their tiles, their adapters, a tied matrix, and the embedding with the head, which are never leased at the same time;
-/// places are counted for what `parts` has.
+/// The classes: blocks, their tiles, their adapters, a tied matrix, and the embedding with the head, which are never leased at
+/// the same time. Places are counted for what `parts` has.
 std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map);
 
 }  // namespace lockstep::arch

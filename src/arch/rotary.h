@@ -14,7 +14,7 @@ namespace lockstep::arch {
 /// Radians a position for each of the D/2 pairs: theta^(-2i/D), scaled as config.rope says. transformers' modeling_rope_utils.py
 /// has the same formulas.
 std::vector<float> rotary_frequencies(const ModelConfig& config);
-/// The same of layers that turn by local_theta.
+/// The frequencies of layers that turn by local_theta.
 std::vector<float> local_rotary_frequencies(const ModelConfig& config);
 
 /// Cosines, then sines, of `position`'s angles, times `length`: `angles` [D] for `frequencies` [D/2].

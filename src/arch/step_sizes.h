@@ -14,7 +14,7 @@ namespace lockstep::arch {
 struct StepSizes {
   std::int64_t samples = 1, positions = 1;  ///< of a micro-batch
   std::int64_t microbatches = 1;
-  std::int64_t kept = 1;  ///< micro-batches whose activations are there at a time
+  std::int64_t kept = 1;  ///< micro-batches whose activations are kept at a time
 };
 /// Sizes of a sound model's step that 64 bits do not count; empty when all can be counted.
 std::vector<Problem> check(const ModelConfig& config, const StepSizes& sizes);

@@ -20,7 +20,7 @@ namespace lockstep::checkpoint {
 
 class BackgroundWriter {
  public:
-  /// For `bytes` that a rank writes: an eighth of them, in whole parts; at least so many.
+  /// Declares the buffer of a rank that writes `bytes`: an eighth of them, in whole parts, and at least `least` parts.
   static void declare_copies(Arena& host, Tensor& copies, std::int64_t bytes, std::int64_t least = 1);
   /// The arguments outlive this; `copies`: as declared.
   BackgroundWriter(Writer& writer, const Tensor& copies);
@@ -29,12 +29,12 @@ class BackgroundWriter {
   /// Ends the thread; a part under way is still written.
   ~BackgroundWriter();
 
-  // By the owner's thread, in this order; what fails in the background is told by rethrow() alone.
+  // These are called by the owner's thread, in this order. What fails in the background is thrown by rethrow() alone.
   /// Ranges that stay as they are until settle(group) has returned.
   void lend(int group, std::span<const HeldTensor> tensors);
   /// Starts to write what was lent, groups in the order of their numbers.
   void start();
-  /// Until nothing that was lent of the group is read any more.
+  /// Returns when nothing that was lent of the group is read any more.
   void settle(int group, Team& team);
   /// Ranges that stay as they are during the call alone.
   void take(std::span<const HeldTensor> tensors, Team& team);
@@ -61,16 +61,15 @@ class BackgroundWriter {
     bool copied = false;  ///< the part lies in `slot`
     std::size_t slot = 0;
     std::uint64_t checksum = 0;
-    bool is_read() const { return state != State::written && !copied; }  ///< from where it was lent
+    bool is_read() const { return state != State::written && !copied; }  ///< the values are read from where they were lent
   };
   void run(const std::stop_token& stop);
   void write_all(const std::stop_token& stop);
   void verify(const std::stop_token& stop) const;
   /// Gives as many of the items as there are slots one each; returns those.
   std::vector<Item*> give_slots(std::span<Item* const> items);
-  /// Into their slots. Not under the lock.
-  /// Copies those that there are slots for; with no slot free it waits for a change and returns nothing. Gives up the lock
-  /// meanwhile.
+  /// Copies those of the items that there are slots for, and returns them. With no slot free it waits for a change and returns
+  /// nothing. The caller holds `lock`, which is given up while copying and waiting.
   std::vector<Item*> copy_some(std::span<Item* const> items, std::unique_lock<std::mutex>& lock, Team& team);
   void free_slot(std::size_t slot);
   Tensor in_slot(const Item& item) const;
@@ -80,8 +79,8 @@ class BackgroundWriter {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Item> items_;           ///< lent ones first, by group
-  std::size_t lent_ = 0, next_ = 0;  ///< how many; which is written next
-  std::vector<std::size_t> free_;    ///< slots
+  std::size_t lent_ = 0, next_ = 0;  ///< how many are lent; which item is written next
+  std::vector<std::size_t> free_;    ///< free slots
   bool closed_ = false, failed_ = false;
   std::optional<Aside> thread_;  ///< last: it ends before the rest goes
 };

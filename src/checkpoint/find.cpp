@@ -33,8 +33,8 @@ std::optional<std::int64_t> step_of(std::string_view name) {
 
 fs::path checkpoints_of(const fs::path& run) { return run.filename() == checkpoints_folder ? run : run / checkpoints_folder; }
 
-/// Calls use(folder, step) for each step_N of a run, or for what stood there when it was about to be replaced; nothing where
-/// there is no such folder.
+/// Calls use(folder, step) for each step_N of a run, or for what stood there when it was about to be replaced. Where there is no
+/// such folder it calls nothing.
 template <class Use>
 void for_each_step(const fs::path& run, const Use& use) {
   const fs::path folder = checkpoints_of(run);

@@ -24,7 +24,7 @@ struct Found {
   std::filesystem::path folder;
   std::int64_t step = 0;
   std::optional<Manifest> manifest;  ///< absent when it is damaged
-  std::string fault;                 ///< then: why
+  std::string fault;                 ///< why it is damaged, where it is
 };
 
 /// Whether the folder has a checkpoint's manifest and is no run folder (which may have a manifest.json of its own).
@@ -46,9 +46,9 @@ struct Choice {
   std::vector<std::string> passed_over;  ///< why later or better ones were not taken: to warn about
 };
 
-/// The checkpoint that `path` means. A checkpoint's own folder means itself; a step number must be its own then. For a run's
-/// folder `which` is "last", "best" (lowest validation loss; the last when none was measured) or a step number. Damaged ones are
-/// passed over, but not the one of a step number. Throws UserError that lists what there is.
+/// The checkpoint that `path` means. A checkpoint's own folder means itself; a step number in `which` must be its own then. For a
+/// run's folder `which` is "last", "best" (lowest validation loss; the last when none was measured) or a step number. Damaged
+/// ones are passed over, but not the one of a step number. Throws UserError that lists what there is.
 Choice choose_checkpoint(const std::filesystem::path& path, std::string_view which);
 
 /// Rank 0's choice on every rank, or its error: what the others see in the folder, which may be older, does not matter.

@@ -20,7 +20,7 @@ inline constexpr std::string_view manifest_format = "lockstep checkpoint";
 inline constexpr std::string_view model_file = "model.safetensors";  ///< weights by their global names
 inline constexpr std::string_view optimizer_file =
     "optimizer.safetensors";                                  ///< name + "." + the optimizer's slot; or the suffix below
-inline constexpr std::string_view master_suffix = ".master";  ///< fp32 weights
+inline constexpr std::string_view master_suffix = ".master";  ///< suffix of fp32 weights
 
 struct StoredTensor {
   LogicalTensor tensor;
@@ -37,18 +37,18 @@ struct StoredFile {
 struct Manifest {
   // Facts of the run, which the caller gives.
   std::int64_t step = 0;         ///< iterations done
-  std::int64_t updates = 0;      ///< of the weights: iterations that left theirs out do not count
-  std::uint64_t seed = 0;        ///< of the run, the drawn one where it was random
+  std::int64_t updates = 0;      ///< updates of the weights: iterations that left theirs out do not count
+  std::uint64_t seed = 0;        ///< seed of the run, the drawn one where it was random
   std::int64_t next_sample = 0;  ///< global number of the next training sample: the whole state of the data
   std::int64_t tokens_seen = 0;
   std::int64_t global_batch = 0;               ///< samples of a step, over all ranks
   std::optional<double> validation_loss;       ///< measured at this step
-  std::optional<double> best_validation_loss;  ///< of the run up to here
+  std::optional<double> best_validation_loss;  ///< lowest of the run up to here
   Json model;                                  ///< the model's configuration
   Json optimizer;                              ///< the optimizer's settings
   Json run;                                    ///< whatever else the caller wants back
   Json layout;                                 ///< which ranks held what: for people, the tensors' files do not depend on it
-  DType dtype = DType::f32;                    ///< of weights and activations while it was trained
+  DType dtype = DType::f32;                    ///< type of weights and activations while the model was trained
   /// The model's file has the fp32 weights that are updated (master copies, where the model reads bf16): "<name>.master" is not
   /// stored, readers find "<name>".
   bool master_is_model = false;
@@ -65,7 +65,7 @@ struct Manifest {
 
 /// The manifest's text. Losses that are not finite are stored as absent.
 std::string manifest_text(const Manifest& manifest);
-/// Reads it back; throws UserError naming `path` when it is damaged, of another format version or not a manifest.
+/// Reads a manifest's text. Throws UserError naming `path` when it is damaged, of another format version or not a manifest.
 Manifest parse_manifest(std::string_view text, std::string_view path);
 
 }  // namespace lockstep::checkpoint

@@ -10,7 +10,7 @@
 
 namespace lockstep::checkpoint {
 
-/// Throws the first few of many, and how many more there are, so that another model does not fill the screen.
+/// Throws the first few problems of many, and how many more there are, so that another model does not fill the screen.
 [[noreturn]] void throw_first(std::vector<Problem> problems);
 
 /// The remedy where the checkpoint in `folder` is damaged.

@@ -44,7 +44,8 @@ class Reader final : public WeightSource {
   /// that reads all of a tensor compares the sum of the shares. For tensors larger than memory.
   std::uint64_t read_range(std::string_view name, const HeldRange& range) const;
 
-  /// Verifies every tensor; the names of the damaged ones. `not_finite` learns which have elements that are not.
+  /// Verifies every tensor and returns the names of the damaged ones. `not_finite` learns which have elements that are not
+  /// finite.
   std::vector<std::string> verify(Team& team, NotFinite* not_finite = nullptr) const;
 
  private:

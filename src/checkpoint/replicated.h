@@ -1,6 +1,6 @@
 #pragma once
 
-// State that several ranks hold alike: each of them reads its part of it, and what was read goes to the others.
+// State that several ranks hold alike: each rank reads its part, and what was read goes to the others.
 
 #include <span>
 #include <string_view>
@@ -11,15 +11,15 @@
 
 namespace lockstep::checkpoint {
 
-/// A flat buffer of a unit, of weights or of what an optimizer keeps of them: "<parameter><suffix>" in files.
+/// A flat buffer of a unit: its weights, or what an optimizer keeps of them. In files it is "<parameter><suffix>".
 struct UnitBuffer {
   const layout::Unit* unit;
   Tensor values;  ///< all elements of the unit
   std::string_view suffix = {};
 };
 
-/// Fills buffers that all of `replicas` hold, by way of `pieces`: each rank reads its part, then all have the whole. `ranks`:
-/// those that read together, the replicas among them; the reader is ended, and what its finish() throws is thrown. Collective
+/// Fills buffers that all of `replicas` hold, by way of `pieces`. Each rank reads its part, then all have the whole. `ranks`:
+/// those that read together, the replicas among them. The reader is ended, and what its finish() throws is thrown. Collective
 /// over both.
 void read_whole(RangeReader& reader, std::span<const UnitBuffer> buffers, comm::Communicator& replicas, comm::Communicator& ranks,
                 const HostPieces& pieces, Team& team);

@@ -48,7 +48,7 @@ void check_range(const HeldRange& range, const LogicalTensor& tensor);
 /// Calls run(first element in the tensor, the values) for all of a range, in its order and in pieces that fit a processor's
 /// cache.
 void for_each_run(const HeldRange& range, const std::function<void(std::int64_t first, const Tensor& values)>& run);
-/// The range in parts of at most part_bytes, for threads to share (of more where one row of `values` alone has more).
+/// The range in parts of at most part_bytes, for threads to share. A part is larger where one row of `values` alone is.
 std::vector<HeldRange> parts_of(const HeldRange& range);
 
 struct HeldTensor {
@@ -64,7 +64,7 @@ std::vector<LogicalTensor> logical(std::span<const HeldTensor> tensors);
 struct Tally {
   std::uint64_t checksum = 0;  ///< io::checksum of the elements, summed modulo 2^64
   std::int64_t elements = 0;
-  /// Several threads at once.
+  /// Adds to both. Several threads may call it at once.
   void add(std::uint64_t checksum_of, std::int64_t count);
 };
 
@@ -91,7 +91,7 @@ class TensorFileWriter {
   /// Writes a range of tensor `index` of the table, unless it does not count, and returns its part of the tensor's checksum.
   /// Several threads may write ranges that do not overlap.
   std::uint64_t write(std::size_t index, const HeldRange& range);
-  /// The same part of the checksum, of what the file has now. Reads nothing of range.values.
+  /// The share of the checksum that write() returns, but of what the file has now. Reads nothing of range.values.
   std::uint64_t checksum_in_file(std::size_t index, const HeldRange& range) const;
   /// What was written of each tensor through this object.
   const std::vector<Tally>& tallies() const { return tallies_; }

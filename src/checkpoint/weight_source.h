@@ -19,8 +19,8 @@ class RangeReader {
   /// Fills the ranges of tensors of the table that the reader was made for. All ranks together fill every element once and count
   /// it, and others that hold it too, fill it without counting. What fails is said by finish(), so that the ranks stay together.
   virtual void fill(std::span<const HeldTensor> tensors, Team& team) = 0;
-  /// After the last fill(): throws on every rank what failed on one, and UserError that names the tensors that are damaged; then
-  /// the contents of all ranges are undefined. Collective.
+  /// Is called after the last fill(). It throws on every rank what failed on one, and UserError that names damaged tensors. The
+  /// contents of all ranges are undefined then. Collective.
   virtual void finish(comm::Communicator& ranks) = 0;
 };
 

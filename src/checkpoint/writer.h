@@ -25,7 +25,7 @@ struct FileTable {
   std::vector<LogicalTensor> tensors;
 };
 
-/// Those that a checkpoint with this manifest has.
+/// The files that a checkpoint with this manifest has.
 std::vector<FileTable> tables_of(const Manifest& manifest);
 /// Writes the table's file in a checkpoint of that step.
 TensorFileWriter writer_of(io::File& file, const FileTable& table, std::int64_t step);
@@ -34,15 +34,15 @@ struct SaveReport {
   io::Path folder;
   std::uint64_t bytes = 0;     ///< of all files
   double durable_seconds = 0;  ///< until all was on the device, from the start
-  double waited_seconds = 0;   ///< of that, how long the caller waited
+  double waited_seconds = 0;   ///< the part of that time that the caller waited
 };
 
 class Writer {
  public:
-  /// Starts the checkpoint of `step` of a run: rank 0 makes its hidden folder, in which it lays out the files, and deletes what
-  /// dead saves left. Throws UserError on every rank when the file system has not enough space, or a rank cannot write the files.
-  /// `whole`: `ranks` write all of it; else others write the rest into a folder of their own, and this one has holes.
-  /// Collective over `ranks`, which outlives this.
+  /// Starts the checkpoint of `step` of a run. Rank 0 makes its hidden folder, lays out the files in it, and deletes what dead
+  /// saves left. Throws UserError on every rank when the file system has not enough space, or a rank cannot write the files.
+  /// `whole`: `ranks` write all of it. Else others write the rest into a folder of their own, and this one has holes. Collective
+  /// over `ranks`, which outlives this.
   Writer(comm::Communicator& ranks, const io::Path& run, std::int64_t step, std::vector<FileTable> files, bool whole = true);
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
@@ -55,7 +55,7 @@ class Writer {
   /// What fails on one rank is thrown on all, and nothing is left behind. Collective.
   SaveReport commit(Manifest manifest);
 
-  // The same in steps that are not collective, for threads beside the rank's own; what fails is thrown where it fails.
+  // The same in steps that are not collective, for threads beside the rank's own. What fails is thrown where it fails.
   struct Place {
     std::size_t file, index;
   };
@@ -67,9 +67,9 @@ class Writer {
   const std::string& name_of(const Place& place) const { return tables_[place.file].tensors[place.index].name; }
   /// The parts of those ranges of `tensors` that count.
   std::vector<Part> parts_of(std::span<const HeldTensor> tensors) const;
-  /// Several threads at once. Returns the part's checksum.
+  /// Writes a part and returns its checksum. Several threads may call it at once.
   std::uint64_t write(const Part& part) { return writers_[part.place.file].write(part.place.index, part.range); }
-  /// Throws SystemError where the file has not the bytes of that checksum.
+  /// Throws SystemError where the file's bytes of the part do not have that checksum.
   void verify(const Part& part, std::uint64_t checksum) const;
   /// Returns when what this rank wrote is on the device.
   void sync();

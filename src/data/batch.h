@@ -16,8 +16,8 @@ struct Batch {
   std::int64_t positions = 0;      ///< T
   std::int64_t target_count = 0;   ///< targets that are not -1
   std::uint64_t first_sample = 0;  ///< global number of row 0; row b is first_sample + b
-  /// [B] f64 on the host: log-probabilities of the samples' targets by a reference, where samples are judged whole, in groups;
-  /// target_count is then the number of groups. Empty otherwise.
+  /// [B] f64 on the host: log-probabilities of the samples' targets by a reference, where samples are judged whole, in groups.
+  /// Then target_count is the number of groups. Empty otherwise.
   Tensor references = {};
   /// [B, T] i32: where the document of each position begins; empty where samples are one document, and in what a source makes.
   Tensor starts = {};

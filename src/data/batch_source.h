@@ -11,13 +11,13 @@
 
 namespace lockstep::data {
 
-/// Which part of a step this rank reads: a step holds the next global_batch() samples, and data-parallel rank r of them the
-/// micro-batches r * microbatches .. (r + 1) * microbatches - 1 (numerics.md section 1).
+/// Which part of a step this rank reads. A step holds the next global_batch() samples. Data-parallel rank r reads the
+/// micro-batches r * microbatches .. (r + 1) * microbatches - 1 of it (numerics.md section 1).
 struct LoaderShape {
   std::int64_t samples = 1;       ///< B: of a micro-batch
   std::int64_t positions = 1;     ///< T
-  std::int64_t microbatches = 1;  ///< of a step, on this rank
-  int rank = 0, ranks = 1;        ///< data-parallel
+  std::int64_t microbatches = 1;  ///< micro-batches of a step, on this rank
+  int rank = 0, ranks = 1;        ///< this rank among the data-parallel ranks
 
   std::int64_t global_batch() const { return samples * microbatches * ranks; }
   /// First sample of a micro-batch of the step that begins at sample `next`.
@@ -30,15 +30,15 @@ struct LoaderShape {
 struct StepBatches {
   std::uint64_t step = 0;
   std::span<const Batch> microbatches;
-  std::int64_t target_count = 0;  ///< of all of them: known before the first is used
+  std::int64_t target_count = 0;  ///< targets of all micro-batches: known before the first is used
 };
 
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  /// Memory for batches. The arena outlives the source.
+  /// Declares memory for batches. The arena outlives the source.
   virtual void declare(Arena& arena) = 0;
-  /// Begins at step `step`, whose first global sample is `next_sample`, after the arena was committed. Once.
+  /// Begins at step `step`, whose first global sample is `next_sample`, after the arena was committed. It is called once.
   virtual void start(std::uint64_t step, std::uint64_t next_sample) = 0;
   /// The next step in order, from start()'s on. The batches hold until the next call.
   virtual StepBatches next() = 0;
@@ -50,10 +50,10 @@ class BatchSource {
 class WindowSource {
  public:
   virtual ~WindowSource() = default;
-  /// Memory for a batch. The arena outlives the source.
+  /// Declares memory for a batch. The arena outlives the source.
   virtual void declare(Arena& arena) = 0;
   virtual std::int64_t batches() const = 0;
-  /// What the windows are of.
+  /// The file that the windows are of.
   virtual const TokenFile& file() const = 0;
   /// Batch `index` of batches(); holds until the next call. Where ranks share a reader, collective among them.
   virtual const Batch& read(std::int64_t index) = 0;

@@ -29,20 +29,20 @@ struct Corpus {
 struct CorpusRequest {
   std::optional<std::int64_t> vocabulary = {};  ///< the model's, where it does not follow from the text
   std::string ids = std::string(any_ids);       ///< data.ids
-  bool documents = false;                       ///< whether document_end is wanted of files without description
-  std::string train = "train.bin";              ///< or, of a described text, a shard of it
+  bool documents = false;                       ///< files without description need a document_end
+  std::string train = "train.bin";              ///< the training file; of a described text perhaps a shard
 };
 
 /// Opens val.bin and the training file. Without tokens.json they are what their content says (data/formats/token_layout.h), with
-/// a warning: ids below the vocabulary that is asked for, or GPT-2's. Throws UserError for a missing folder or file, for files
-/// that contradict their description or data.ids, and for a description of more ids than the model has.
+/// a warning: ids below the vocabulary that is asked for, or GPT-2's. Throws UserError for a missing folder or file, and for
+/// files that contradict their description or data.ids. A description of more ids than the model has is refused, too.
 Corpus open_corpus(const io::Path& folder, const CorpusRequest& request, Log& log);
 /// What open_corpus() found, for ranks that open no file of it; `folder` is where it did.
 std::string tell_corpus(const io::Path& folder, const Corpus& corpus);
 /// The corpus that tell_corpus() told of. To read its files is a mistake of the program.
 Corpus told_corpus(const io::Path& folder, const std::string& told);
-/// Reads what needs to be read to trust open files of a folder: described ones, where they are not verified yet
-/// (data/verification.h), and all ids of those without a description. Throws UserError.
+/// Reads what needs to be read to trust open files of a folder. Described files are read where they are not verified yet
+/// (data/verification.h). All ids of files without a description are read. Throws UserError.
 void verify_corpus(const io::Path& folder, std::span<const TokenFile* const> files, Log& log);
 /// Throws UserError unless a model of `vocabulary` knows all ids that `file` may have.
 void demand_known_ids(const TokenFile& file, std::int64_t vocabulary);

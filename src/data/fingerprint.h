@@ -8,7 +8,7 @@
 
 namespace lockstep::data {
 
-/// SHA-256 by file name of a prepared folder's train.bin and val.bin and of their masks: as tokens.json says, without one
+/// SHA-256 by file name of a prepared folder's train.bin and val.bin and of their masks. It is what tokens.json says, else it is
 /// computed, which reads the files. Throws UserError when one is missing.
 Json fingerprint(const io::Path& folder, Log& log);
 

@@ -89,8 +89,8 @@ bool is_character(std::string_view text) { return !text.empty() && code_point_at
 
 using Ids = std::unordered_map<std::string_view, std::int64_t>;
 
-/// The rank of the merge that each token first comes of. Nothing unless llama.cpp merges the same pairs in the same order: those
-/// of a token follow one another, and every pair of tokens whose text is a token is one.
+/// The rank of the first merge that makes each token. Nothing unless llama.cpp merges the same pairs in the same order. For that
+/// the merges of a token must follow one another. Every pair of tokens whose text is a token must be a merge.
 std::optional<std::unordered_map<std::string, std::int64_t>> ranks_of(const std::vector<Pair>& merges, const Ids& ids,
                                                                       const std::vector<std::int64_t>& types) {
   std::unordered_map<std::string, std::int64_t> ranks, counts;

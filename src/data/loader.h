@@ -85,8 +85,8 @@ class WindowReader final : public WindowSource {
 };
 
 struct EvaluationWindows {
-  bool packed = false;        ///< they do not overlap
-  std::int64_t together = 1;  ///< SamplerOptions has this and the next
+  bool packed = false;        ///< the windows do not overlap
+  std::int64_t together = 1;  ///< `together` and `references` are SamplerOptions'
   std::shared_ptr<const std::vector<double>> references = {};
 };
 /// Windows drawn for evaluation on `split` ("train", "val"): another sequence than training's, the same ones at every evaluation,

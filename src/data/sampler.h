@@ -22,26 +22,27 @@ enum class Order {
 struct Window {
   std::int64_t begin = 0;   ///< its first token
   std::int64_t length = 0;  ///< tokens that are read and have a target: `positions`, or less at the end of a text
-  std::int64_t known = 0;   ///< of them, the first ones whose targets another window counts
+  std::int64_t known = 0;   ///< first tokens of these whose targets another window counts
   double reference = 0;     ///< SamplerOptions::references
 };
 
 struct SamplerOptions {
   Order order = Order::random;
   std::uint64_t seed = 1337;
-  std::string name = "data.random";  ///< of the sequence; another name, another order
-  std::int64_t tokens = 0;           ///< of the text
+  std::string name = "data.random";  ///< name of the sequence; another name, another order
+  std::int64_t tokens = 0;           ///< tokens of the text
   std::int64_t positions = 0;        ///< T: a window reads T + 1 tokens
   std::int64_t stride = 0;           ///< sequential order: from one window to the next, at most T; 0: T
   std::int64_t global_batch = 1;     ///< samples a step, over all ranks; epochs are multiples of it
   bool pad_epochs = false;           ///< an epoch's last batch is filled with its first windows; false: it is left out
-  /// Text that was cut ahead of time: of `tokens` is one of `shards` pieces, whose rank takes its equal part of every step from
-  /// it.
+  /// Text that was cut ahead of time has `shards` pieces of `tokens` tokens, of which this is one. The rank of a piece takes its
+  /// equal part of every step from it.
   int shard = 0, shards = 1;
-  /// Partition order: so many windows, neighbours in the text, are neighbours in every order. They divide its windows and a step.
+  /// Partition order: so many windows, neighbours in the text, are neighbours in every order. The number divides the windows of
+  /// the text and those of a step.
   std::int64_t together = 1;
-  /// The log-probabilities that a reference gives the targets of each such window, by number. They may be filled in until the
-  /// first window is read.
+  /// The log-probabilities that a reference gives the targets of each such window, by the window's number. They may be filled in
+  /// until the first window is read.
   std::shared_ptr<const std::vector<double>> references = {};
 };
 
@@ -51,16 +52,16 @@ std::string training_sequence(Order order);
 class Sampler {
  public:
   /// Throws UserError when the text is shorter than a window: positions + 1 tokens, in sequential order 2. In partition order the
-  /// text needs as many windows as a global batch, unless epochs are padded.
+  /// text needs as many windows as it gives to a step (global_batch / shards), unless epochs are padded.
   explicit Sampler(const SamplerOptions& options);
 
   /// First token of the window of global sample number `sample`. Where the text was cut ahead of time, the sample must be the
   /// shard's. Sequential order: sample < windows().
   std::int64_t offset(std::uint64_t sample) const;
-  /// All of that window. In sequential order every target of the text counts in exactly one.
+  /// The whole window of that sample. In sequential order every target of the text counts in exactly one window.
   Window window(std::uint64_t sample) const;
 
-  /// Windows that do not overlap: starts 0, T, 2T, ... below tokens - T. Sequential order: those that have all targets.
+  /// Windows that do not overlap: starts 0, T, 2T, ... below tokens - T. In sequential order, windows that have all targets.
   std::int64_t windows() const { return windows_; }
   std::int64_t steps_per_epoch() const;
   std::int64_t together() const { return options_.together; }

@@ -1,8 +1,8 @@
 #pragma once
 
-// Reader ranks: the first rank of a group reads for all of it and scatters, a step ahead, while the group works on the one
-// before. What a rank trains on is what it would have read itself. Windows for evaluation come the same way, when they are asked
-// for.
+// Reader ranks: the first rank of a group reads for all of it and scatters. It does so a step ahead, while the group works on the
+// step before. What a rank trains on is what it would have read itself. Windows for evaluation come the same way, when they are
+// asked for.
 
 #include <array>
 #include <optional>
@@ -34,7 +34,7 @@ class ScatteredLoader final : public BatchSource {
     comm::Request coming_tokens, coming_targets;
   };
   Slot& slot_of(std::uint64_t step) { return slots_[step % slots_.size()]; }
-  /// Begins to bring the step after the last one that was.
+  /// Begins to bring the step after the last one that was brought.
   void bring();
   void collect(const StepBatches& read, Tensor Batch::* member, const Tensor& to) const;
 
@@ -49,7 +49,8 @@ class ScatteredLoader final : public BatchSource {
 
 class ScatteredWindows final : public WindowSource {
  public:
-  /// As of a WindowReader. `file` is read on the reader alone. read() is collective in the group, each rank with its own index.
+  /// Takes what a WindowReader takes. `file` is read on the reader alone. read() is collective in the group, each rank with its
+  /// own index.
   ScatteredWindows(const TokenFile& file, const Sampler& sampler, std::int64_t samples, std::int64_t positions,
                    std::int64_t limit, comm::Communicator& group);
 
@@ -65,7 +66,7 @@ class ScatteredWindows final : public WindowSource {
   WindowReader reader_;
   Batch batch_;
   Tensor all_tokens_, all_targets_;    ///< [group, B * T] on the reader
-  std::vector<std::int64_t> indices_;  ///< of the group, on the reader
+  std::vector<std::int64_t> indices_;  ///< the group's indices, on the reader
 };
 
 }  // namespace lockstep::data

@@ -20,7 +20,7 @@ std::vector<std::unique_ptr<TokenWriter>> cut_shards(const TokenFile& tokens, in
 /// The name of shard `shard` of a prepared folder. Throws UserError that says how to cut the text when there is none, or it was
 /// cut into another number.
 std::string demand_shard(const io::Path& folder, int shard, int shards);
-/// Opens it.
+/// Opens shard `shard` of a prepared folder.
 TokenFile open_shard(const io::Path& folder, int shard, int shards);
 
 }  // namespace lockstep::data

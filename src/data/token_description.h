@@ -30,7 +30,7 @@ struct MaskFacts {
 struct TokenFileFacts {
   std::string name;  ///< in the folder: "train.bin", "val.bin"
   std::int64_t tokens = 0;
-  std::int64_t text_bytes = 0;  ///< of the text that its taught tokens stand for: what bits per byte divide by
+  std::int64_t text_bytes = 0;  ///< bytes of the text that its taught tokens stand for: what bits per byte divide by
   std::string sha256;
   std::optional<MaskFacts> mask = {};  ///< none: every token is taught
 };
@@ -52,8 +52,8 @@ struct Packing {
 struct TokenDescription {
   Json tokenizer;  ///< Tokenizer::describe()
   TokenFormat format;
-  std::int64_t characters = 0;  ///< of the whole text
-  std::int64_t documents = 0;   ///< of JSONL; 0: of text files
+  std::int64_t characters = 0;  ///< characters of the whole text
+  std::int64_t documents = 0;   ///< documents of JSONL; 0: the text is text files
   std::vector<TokenFileFacts> files;
   std::optional<TextFacts> text = {};  ///< none: made by an older version
   std::optional<Packing> packing = {};

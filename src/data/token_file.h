@@ -29,20 +29,20 @@ struct TokenFormat {
 /// Move-only. Reading is as thread-safe as the bytes are: a file's are.
 class TokenFile {
  public:
-  /// Opens the file. Throws UserError when there is no such file, it is empty, its size is not a multiple of a token, or ids at
-  /// its start are above the vocabulary.
+  /// Opens the file. Throws UserError when there is no such file, it is empty, or its size is not a multiple of a token. So it
+  /// does when ids at its start are above the vocabulary.
   TokenFile(const std::string& path, TokenFormat format);
-  /// The same of bytes that `bytes` reads; `path` names them.
+  /// Opens what `bytes` reads; `path` names it.
   TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::ByteSource> bytes);
 
-  /// One that another rank reads: what is known of it is told, and nothing is opened. `mask_path` is empty without a mask. To
-  /// read it is a mistake of the program.
+  /// A file that another rank reads: what is known of it is told, and nothing is opened. `mask_path` is empty without a mask. To
+  /// read this file is a mistake of the program.
   static TokenFile elsewhere(std::string path, TokenFormat format, std::int64_t tokens, std::string mask_path);
 
   /// Notes what a Megatron index says of the file.
   void set_documents(std::int64_t documents, std::string index_path);
   std::int64_t documents() const { return documents_; }  ///< 0: not known
-  /// Empty without one.
+  /// Where the Megatron index is; empty without one.
   const std::string& index_path() const { return index_path_; }
 
   /// Attaches a loss mask; throws UserError when it has not one byte a token.
@@ -68,7 +68,7 @@ class TokenFile {
 
  private:
   TokenFile() = default;
-  /// Ids from `first` on, of which the largest is returned.
+  /// Reads ids from `first` on and returns the largest one.
   std::uint64_t read_raw(std::int64_t first, std::span<std::int32_t> ids) const;
   [[noreturn]] void refuse_id(std::int64_t first, std::int64_t count) const;
 

@@ -53,8 +53,8 @@ class Tokenizer {
   /// Thread-safe.
   std::size_t encode(std::string_view text, std::span<std::int32_t> ids, std::string& unknown, bool goes_on = false) const;
 
-  /// The first place from `from` > 0 on where a text may be cut so that its parts have the ids of the whole; npos when none is
-  /// found.
+  /// The first place from `from` > 0 on where a text may be cut so that its parts have the ids of the whole. The result is npos
+  /// when no such place is found.
   virtual std::size_t boundary(std::string_view text, std::size_t from) const;
 
   /// The text of `ids`: their bytes, but for the blank that some tokenizers put before a text.
@@ -72,7 +72,7 @@ class Tokenizer {
 std::unique_ptr<Tokenizer> make_char_tokenizer(std::string characters);
 /// A token is a byte.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
-/// From describe(). Throws UserError for a tokenizer that is not known.
+/// The tokenizer that describe() described. Throws UserError for one that is not known.
 std::unique_ptr<Tokenizer> make_tokenizer(const Json& description);
 
 /// The ids of a text, as Tokenizer::encode() has them.
@@ -95,7 +95,7 @@ std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_
 /// A prompt's text, without what every text begins with.
 std::string decode_prompt(const Tokenizer& tokenizer, std::span<const std::int32_t> prompt);
 
-/// The first id that both have, as another text each; nothing where there is none.
+/// The first id of both that stands for another text in each; nothing where there is none.
 std::optional<std::int32_t> other_meaning(const Tokenizer& one, const Tokenizer& other);
 
 /// The ids of a model of `vocabulary` that no text has: a model's vocabulary may be padded.

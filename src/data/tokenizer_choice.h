@@ -21,8 +21,8 @@ struct TokenizerChoice {
     trained      ///< "bpe:SIZE": a BPE of so many tokens, trained on the text
   };
   Kind kind = Kind::characters;
-  std::string path = {};        ///< of gpt2 and hf
-  std::int64_t vocabulary = 0;  ///< of trained: the most tokens it may have
+  std::string path = {};        ///< path of gpt2 and hf
+  std::int64_t vocabulary = 0;  ///< the most tokens that a trained one may have
 };
 
 /// Throws UserError for a name that is not known, lacks its path or has a size that cannot be.
@@ -33,10 +33,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice);
 
 struct PublishedTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  ///< null when there is none that can be read
-  std::string fault;                     ///< then: why
+  std::string fault;                     ///< why there is none
 };
 
-/// The tokenizer of a published model: of a GGUF file its own, of a folder tokenizer.json or, where that is missing, GPT-2's
+/// The tokenizer of a published model. A GGUF file has its own. A folder has tokenizer.json or, where that is missing, GPT-2's
 /// vocab.json and merges.txt.
 PublishedTokenizer find_published_tokenizer(const io::Path& folder);
 

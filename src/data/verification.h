@@ -11,11 +11,11 @@
 namespace lockstep::data {
 
 /// Compares files of a prepared folder, and their masks, with the description; throws UserError that names all that differ. A
-/// file that agreed is read again only when its size, time of change or inode is another: ".NAME.verified" beside it says so,
-/// where the folder can be written.
+/// file that agreed is read again only when its size, time of change or inode is another. In folders that can be written
+/// ".NAME.verified" beside the file keeps these.
 void verify_files(const io::Path& folder, const TokenDescription& description, std::span<const std::string> names, Log& log);
 
-/// ".NAME.verified" beside a file.
+/// The path of ".NAME.verified" beside a file.
 io::Path stamp_path(const io::Path& file);
 
 }  // namespace lockstep::data

@@ -33,8 +33,8 @@ class FakeHub {
  public:
   std::map<std::string, std::string> files;
   std::set<std::string> large = {"model.safetensors"};
-  std::map<std::string, HttpServer::Answer> wrong;  ///< for paths that have the text
-  std::string listing;                              ///< in place of the true one
+  std::map<std::string, HttpServer::Answer> wrong;  ///< answers for paths that contain the text
+  std::string listing;                              ///< a listing in place of the true one
 
   std::string url() const { return hub_.url(); }
   std::vector<HttpAsked> asked_hub() const { return hub_.asked(); }

@@ -13,7 +13,7 @@ namespace lockstep::launch {
 struct Recorded {
   std::map<std::string, std::string> variables;
   std::map<std::string, std::string> files;                 // path: content
-  std::map<std::vector<std::string>, std::string> outputs;  // of commands
+  std::map<std::vector<std::string>, std::string> outputs;  // what commands print
   std::set<std::vector<std::string>> stuck;                 // commands that do not end
   std::set<std::string> programs{"mpirun", "mpiexec"};
   std::set<std::string> unknown_hosts;

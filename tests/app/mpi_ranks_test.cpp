@@ -51,8 +51,8 @@ class MpiRanks : public MpiCommand {
     }
     return false;
   }
-  /// launch --retries 1 of long_run(run) on two slots of this host, whose rank 1 is killed once there is a checkpoint; from then
-  /// on the host file says `hosts_then`.
+  /// Launches long_run(run) with `--retries 1` on two slots of this host. Its rank 1 is killed once there is a checkpoint. From
+  /// then on the host file says `hosts_then`.
   test::JobOutcome launch_and_kill(const std::string& run, const std::string& hosts_then) const {
     const std::string hosts = (folder_ / (run + ".hosts")).string(), out = (folder_ / (run + ".out")).string();
     io::replace_file(hosts, "localhost slots=2\n");

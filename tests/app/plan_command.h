@@ -11,7 +11,7 @@
 
 namespace lockstep::app {
 
-/// What it answers.
+/// What `lockstep plan` answers.
 inline std::string printed(const Arguments& arguments) {
   testing::internal::CaptureStdout();
   const int code = plan_command().run(arguments);
@@ -29,7 +29,7 @@ inline std::string told(const Arguments& arguments) {
   return text;
 }
 
-/// Why it answers nothing.
+/// Why `lockstep plan` answers nothing.
 inline std::string refusal(const Arguments& arguments) {
   testing::internal::CaptureStdout();
   std::string text;

@@ -39,7 +39,7 @@ struct Ended {
   std::string err;
 };
 
-/// Runs it to its end with `output` as its standard output (-1: closed).
+/// Runs the program to its end with `output` as its standard output (-1: closed).
 inline Ended run_into(int output, const std::vector<std::string>& words) {
   const TempFolder folder;
   const std::string err = (folder / "err").string();

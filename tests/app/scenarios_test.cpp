@@ -183,7 +183,8 @@ class Scenarios : public MpiCommand {
   }
 };
 
-/// Ranks of a launched run are killed or stopped for good, up to three in a row, each a while after the start of an attempt.
+/// Ranks of a launched run are killed or stopped for good, up to three in a row. Each fault comes a while after the start of an
+/// attempt.
 TEST_F(Scenarios, ALaunchedRunComesToTheSameEndByItself) {
   const int count = number_set("LOCKSTEP_SCENARIOS", 2), first = number_set("LOCKSTEP_SCENARIO_SEED", 1);
   for (int i = 0; i < count && !HasFailure(); ++i) {

@@ -37,7 +37,7 @@ class ServerProcess {
   ~ServerProcess() { stop(SIGKILL); }
 
   void signal(int number) const { kill(child_, number); }
-  /// How it ended, within so many seconds.
+  /// How the process ended, within so many seconds.
   int end(std::chrono::seconds within = support::patience) {
     const int status = support::status_of(std::exchange(child_, 0), within);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -50,7 +50,7 @@ class ServerProcess {
   std::string said() const { return io::read_file(file_); }
   support::HttpClient client() const { return support::HttpClient(port_); }
   int port() const { return port_; }
-  /// Bytes of its memory.
+  /// Bytes of the process's memory.
   std::int64_t resident() const {
     std::int64_t all = 0, resident = 0;
     std::istringstream(io::read_file("/proc/" + std::to_string(child_) + "/statm")) >> all >> resident;

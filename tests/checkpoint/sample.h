@@ -13,7 +13,7 @@
 
 namespace lockstep::checkpoint {
 
-/// What ranks save and read: the ranges that this one holds.
+/// The ranges that this rank saves and reads.
 struct Content {
   std::vector<HeldTensor> model;      ///< weights by their global names
   std::vector<HeldTensor> optimizer;  ///< what an optimizer keeps of them
@@ -26,12 +26,12 @@ inline SaveReport save(comm::Communicator& ranks, const io::Path& run, const Con
   writer.write(content.optimizer, team);
   return writer.commit(std::move(manifest));
 }
-/// As one rank.
+/// Saves as one rank.
 inline SaveReport save(const io::Path& run, const Content& content, Manifest manifest, Team& team) {
   return save(*comm::make_self(), run, content, std::move(manifest), team);
 }
 
-/// Fills the ranges.
+/// Fills the ranges from the reader.
 inline void read(comm::Communicator& ranks, const Reader& reader, std::span<const HeldTensor> tensors, Team& team) {
   const std::unique_ptr<RangeReader> ranges = reader.read(logical(tensors));
   ranges->fill(tensors, team);

@@ -160,7 +160,7 @@ TEST(ChatTemplate, TeachesCallsWithoutAContent) {
       "{{ '<assistant>' if add_generation_prompt }}",
       "t");
   EXPECT_EQ(taught(thinks, asks_tool), (Parts{"<call>look</call><end>", "A<end>", "<think></think>B<end>"}));
-  // A content beside calls is not written; tools stand before the last user's words, so that the text of the first messages goes
+  // A content beside calls is not written. The tools stand before the last user's words, so the text of the first messages goes
   // on in another way.
   const ChatTemplate moves(
       "{% set last = messages | selectattr('role', 'equalto', 'user') | list | length %}{% set ns = namespace(users=0) %}"

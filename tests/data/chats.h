@@ -55,7 +55,7 @@ class Chats {
     log = text_in(said);
     if (!error.empty()) throw UserError(error, "-");
   }
-  /// What prepare() refuses; nothing is left of it.
+  /// What prepare() says when it refuses the lines; nothing is left of it.
   std::string refused(const std::string& lines) {
     std::filesystem::remove_all(folder.path("out"));
     const std::string message = user_error([&] { prepare(lines); });
@@ -65,7 +65,7 @@ class Chats {
 
   struct Part {
     std::vector<std::int32_t> ids;
-    std::string text, taught;  ///< of the tokens, and of those that are taught
+    std::string text, taught;  ///< text of the tokens, and of those that are taught
     std::string marked;        ///< the text with what is taught in brackets
   };
   Part part(const std::string& split) const {

@@ -78,7 +78,7 @@ TEST(Staging, AKillWhileFilesMoveLosesNothing) {
   }
 }
 
-// A child is killed at a random time, over and over: the folder has the old text or the new one, and is never in the way.
+// A child is killed at a random time, over and over. The folder has the old text or the new one, and is never in the way.
 TEST(Staging, AKillAtAnyTimeLeavesTheOldTextOrTheNewOne) {
   const Folder folder;
   const std::string one(300'000, 'a'), two(400'000, 'b');

@@ -25,11 +25,12 @@ struct Bench {
   std::string summary;  ///< one line for `lockstep bench --help`
   std::string about;    ///< the first paragraph of its help
   std::string note;     ///< the last one: examples
-  /// Declares its options, reads them, measures. None: help was asked for. Throws UserError for options that cannot be.
+  /// Declares the bench's options, reads them and measures. Returns nothing where help was asked for. Throws UserError for
+  /// options that cannot be.
   std::optional<Answer> (*run)(BenchLine& line);
 };
 
-/// In the order of their names.
+/// All benches, in the order of their names.
 std::vector<Bench> benches();
 
 /// The arguments of one bench, with the options that several benches have.
@@ -39,7 +40,7 @@ class BenchLine : public AnswerLine {
 
   /// --shape, one of step_shape_names().
   void ask_shape(std::string standard = "tiny");
-  /// --ranks: one a core where nothing is said; under mpiexec those that it started.
+  /// --ranks: by default one a core; under mpiexec the ranks that it started.
   void ask_ranks();
   /// --threads of each rank.
   void ask_threads();
@@ -47,7 +48,7 @@ class BenchLine : public AnswerLine {
   void ask_isa();
   /// --device.
   void ask_device();
-  /// --dtype, fp32 or bf16; `meaning`: whose type.
+  /// --dtype, fp32 or bf16. `whose`: what has this type, for the help.
   void ask_dtype(const std::string& whose);
   /// --folder of the disk that is measured.
   void ask_folder();
@@ -61,7 +62,7 @@ class BenchLine : public AnswerLine {
 
   bool read() { return AnswerLine::read(arguments_); }
 
-  // Behind read().
+  // These need what read() has read.
   /// Throws UserError for an unknown name.
   const lab::StepShape& shape() const { return lab::step_shape(shape_); }
   /// Throws UserError for an unknown instruction set.
@@ -70,7 +71,7 @@ class BenchLine : public AnswerLine {
   DType dtype() const { return dtype_from_spelling(dtype_); }
   RankCount ranks() const { return rank_count(ranks_); }
   const std::string& folder() const { return folder_; }
-  /// To be drawn while the bench runs.
+  /// A progress bar that counts to `total`, to be drawn while the bench runs.
   ProgressBar bar(double total) const { return {stderr, "bench " + name_, total}; }
 
   /// check(), then `measure` on every rank; the answer is that of rank 0.

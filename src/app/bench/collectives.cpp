@@ -60,8 +60,8 @@ bool read_collectives(BenchLine& line, CollectivesAsked& asked) {
   line.flag("--latency", asked.latency, "all_reduce of 4 GB at once against 1000 times 4 MB (less where memory is short)");
   line.flag(
       "--legacy", asked.legacy,
-      "all_reduce of 4 GB (or of --bytes; less where memory is short) as ml-engineering's bench of 2023 printed it: every rank "
-      "and trial, in bits a second");
+      "all_reduce of 4 GB (or of --bytes; less where memory is short) as ml-engineering's bench of 2023 printed it. Every rank "
+      "and trial is there, in bits a second");
   line.flag("--objects", asked.objects, "how ranks say that they are done: a text gathered from all beside a number added up");
   return line.read();
 }

@@ -54,7 +54,7 @@ std::optional<Answer> run_io(BenchLine& line) {
 Bench io_bench() {
   return {
       "io", "batches read from a file, each way that data.io knows",
-      "Times one pass over a file of tokens that nothing has cached: every rank gets its batches each way that data.io knows, "
+      "Times one pass over a file of tokens that nothing has cached. Every rank gets its batches each way that data.io knows, "
       "beside the same bytes read in order. On 1, 2, 4, ... ranks up to --ranks; under mpiexec on those it started, and by "
       "MPI-IO too.",
       "examples:\n  lockstep bench io --folder /scratch --bytes 4GiB\n  mpiexec -n 4 lockstep bench io --io mpi", run_io};

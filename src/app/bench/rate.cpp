@@ -26,7 +26,7 @@ std::optional<Answer> run_rate(BenchLine& line) {
 
 Bench rate_bench() {
   return {"rate", "multiply-adds a second, now",
-          "The rate of multiply-adds in registers on all cores, now: what other figures of the same moments are parts of, on a "
+          "The rate of multiply-adds in registers on all cores, now. Other figures of the same moments are parts of it, on a "
           "machine whose speed changes.",
           "example:\n  lockstep bench rate", run_rate};
 }

@@ -65,7 +65,8 @@ Bench step_bench() {
   return {"step", "whole optimizer steps: tokens/s, memory, where the time goes",
           "Times whole optimizer steps (forward, backward, clipping, AdamW; one fixed batch) and shows where the time goes. The "
           "model is a GPT-2 with biases and tanh GELU, or a Llama, with a tied head and no dropout. The floor is the time of the "
-          "step's products at the best rate that any library reaches here for their shapes, and of the optimizer's bytes.",
+          "step's products and of the optimizer's bytes. Products count at the best rate that any library reaches for their "
+          "shapes here.",
           "example:\n  lockstep bench step --shape char --seconds 20 --details", run_step};
 }
 

@@ -15,7 +15,7 @@
 namespace lockstep::app {
 
 inline constexpr int kUserError = 2, kSystemError = 1, kBrokenRule = 70, kDiverged = 3;
-inline constexpr int kInterrupted = 130, kTerminated = 143;  // by SIGINT, by SIGTERM: 128 and the number, as of a shell
+inline constexpr int kInterrupted = 130, kTerminated = 143;  // exit codes after SIGINT, SIGTERM: 128 + the number, as a shell's
 
 struct CommandSheet;
 
@@ -29,26 +29,27 @@ struct Arguments : std::vector<std::string> {
 struct Command {
   std::string name;     // as it is typed
   std::string summary;  // one line for `lockstep --help`, at most 65 characters
-  /// Does the work; `arguments` are those behind the name. Returns the exit code. They go to a CommandLine.
+  /// Does the work. `arguments` are those behind the name, for a CommandLine. Returns the exit code.
   std::function<int(const Arguments& arguments)> run;
-  /// What it prints only accompanies its work, which goes on when its reader is gone.
+  /// The output only accompanies the command's work, which goes on when the output's reader is gone.
   bool works_unread = false;
 };
 
 /// Commands behind a word, such as `lockstep plan`.
 struct CommandGroup {
   std::string_view name;         ///< the word
-  std::string_view kind, kinds;  ///< what one is, and several are
+  std::string_view kind, kinds;  ///< what one command of them is called, and several are
   std::string_view about;        ///< the first paragraph of its help
 };
-/// Runs the one that the first argument names; without any it prints their list. Throws UserError for an unknown name.
+/// Runs the command that the first argument names; without any argument it prints their list. Throws UserError for an unknown
+/// name.
 int run_one_of(std::span<const Command> commands, const CommandGroup& group, const Arguments& arguments);
 
-/// The command of a name. Throws UserError for another, with the nearest: a `kind`, behind `program`.
+/// The command of this name. Throws UserError for an unknown name, with the nearest one: a `kind`, behind `program`.
 const Command& find_command(std::span<const Command> commands, const std::string& name, std::string_view kind = "command",
                             const std::string& program = "lockstep");
 
-/// That of an error: kUserError, kBrokenRule, and kSystemError for every other.
+/// The exit code of an error: kUserError, kBrokenRule, and kSystemError for every other error.
 int exit_code_of(const std::exception_ptr& error);
 
 /// Runs the command that `arguments` (without the program's name) ask for and returns the exit code. One of them is "help", which

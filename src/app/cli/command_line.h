@@ -27,14 +27,14 @@ class CommandLine {
   CommandLine(std::string command, std::string about);
   ~CommandLine();
 
-  // Declarations. `name` is "--long" or "-s,--long"; the variable keeps its value (the default, shown in the help) when the
-  // option is absent and must live until parse() returns. `value` names the value in the help (FILE, N, SECONDS).
+  // Declarations. `name` is "--long" or "-s,--long". The variable's value is the default, which the help shows. It stays when the
+  // option is absent. The variable must live until parse() returns. `value` names the value in the help (FILE, N, SECONDS).
   void flag(const std::string& name, bool& target, std::string meaning);
   /// A flag that may have an integer of at most `most` behind a "="; without one the variable gets `alone`.
   void flag(const std::string& name, std::optional<std::int64_t>& target, const std::string& value, std::int64_t alone,
             std::string meaning, std::int64_t most = most_int);
   void option(const std::string& name, std::string& target, std::string value, std::string meaning);
-  /// An integer of at most `most`: what is counted fits an int.
+  /// An option with an integer of at most `most`: what is counted fits an int.
   void option(const std::string& name, std::int64_t& target, std::string value, std::string meaning,
               std::int64_t most = most_int);
   void option(const std::string& name, double& target, std::string value, std::string meaning);
@@ -43,9 +43,9 @@ class CommandLine {
   void option(const std::string& name, std::optional<double>& target, std::string value, std::string meaning);
   /// A number above 0, at most 1e30. When `required`, its absence is an error, and the variable's value no default.
   void positive(const std::string& name, double& target, std::string value, std::string meaning, bool required = false);
-  /// May be given several times.
+  /// An option that may be given several times.
   void option(const std::string& name, std::vector<std::string>& target, std::string value, std::string meaning);
-  /// One of `allowed`.
+  /// An option whose value is one of `allowed`.
   void choice(const std::string& name, std::string& target, std::vector<std::string> allowed, std::string meaning);
   /// The next argument that is no option; when `required`, its absence is an error. It may also be given as one of `names`
   /// ("--model").
@@ -75,7 +75,7 @@ class CommandLine {
   void daily(std::vector<std::string> options);
   /// A paragraph at the end of the help. Lines behind "examples:" that begin with two blanks are commands to copy.
   void note(std::string text);
-  /// A table there.
+  /// A table at the end of the help.
   void table(std::string heading, std::vector<HelpRow> rows);
 
   /// Reads the arguments into the variables. Returns false when help was asked for and printed to standard output, or where the

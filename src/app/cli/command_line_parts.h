@@ -24,8 +24,8 @@ struct CommandLine::Parts {
   };
   struct Positional : WordSheet {
     std::string* target = nullptr;
-    std::vector<std::string>* all = nullptr;  // takes every word that comes; the last one
-    std::string given = {};                   // as which of its names it was given; empty: as a word, or not yet
+    std::vector<std::string>* all = nullptr;  // in the last positional: takes every word that comes
+    std::string given = {};                   // the one of its names that it was given by; empty: as a word, or not given yet
   };
 
   CommandSheet sheet;  // all but options and arguments
@@ -37,7 +37,7 @@ struct CommandLine::Parts {
     std::string extension;
     std::vector<std::string>* files = nullptr;  // null: there is no other grammar
 
-    /// "--max_iters" of "--max-iters", where the grammar has the name; "" where not.
+    /// The grammar's spelling of an option: "--max_iters" for "--max-iters". Empty where it has no such name.
     std::string name_of(std::string_view option) const;
     bool is_file(const std::string& word) const;
   } foreign;
@@ -46,17 +46,18 @@ struct CommandLine::Parts {
   CommandSheet whole_sheet() const;
   std::string remedy() const;
 
-  /// What an option was given, in the order of the words.
+  /// Reads what an option was given, in the order of the words.
   void read_values(const Option& o, const std::vector<std::string>& values, std::vector<Problem>& problems) const;
-  /// Positionals that were given as options.
+  /// Takes positionals that were given as options.
   void take_named(const std::list<std::vector<std::string>>& values, std::vector<Problem>& problems);
   void place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const;
-  /// What an option means that is not declared; how many of the `words` from it on that takes, or nothing with a problem.
+  /// Reads the option that `words` begin with, which is not declared. Returns how many of the words it takes, or nothing with a
+  /// problem.
   std::optional<std::size_t> take_undeclared(std::span<const std::string> words, std::vector<Problem>& problems) const;
-  /// Whether the command has what is to be written instead: an option of its own, or words of another kind.
+  /// Whether the command has `right`, which is to be written instead: an option of its own, or words of another kind.
   bool has_option(const std::string& right) const;
   Problem unknown(const std::string& word) const;
-  /// What has no place among the positionals.
+  /// The problem of a word that has no place among the positionals.
   Problem stray(const std::string& word) const;
   /// Adds a problem for each required positional from `placed` on that has no word.
   void demand_positionals(std::size_t placed, std::vector<Problem>& problems) const;

@@ -25,7 +25,7 @@ struct WordSheet {
   std::string meaning;
   WordType type = WordType::text;
   std::string standard = {};              ///< the default; empty: none
-  std::vector<std::string> allowed = {};  ///< of a choice
+  std::vector<std::string> allowed = {};  ///< the values of a choice
   bool required = false, repeats = false;
   std::vector<std::string> names = {};  ///< of an argument: options that give it too
 
@@ -45,8 +45,8 @@ struct CommandSheet {
   std::vector<WordSheet> arguments = {}, options = {};
   bool passes_on = false;                    ///< the last argument is a command with options of its own
   std::vector<HelpRow> words = {};           ///< NAME=VALUE words and others of a form
-  bool takes_settings = false;               ///< these are settings
-  std::vector<std::string> word_names = {};  ///< where they are not: "params="
+  bool takes_settings = false;               ///< `words` are settings
+  std::vector<std::string> word_names = {};  ///< names of `words` that are no settings: "params="
   std::vector<std::string> daily = {};       ///< options of the short help; empty: the first ones
   std::vector<std::string> examples = {};
   std::vector<HelpNote> notes = {};

@@ -11,7 +11,7 @@ namespace lockstep::app {
 bool read_number(const std::string& text, double& target);
 /// A whole number from -most to most.
 bool read_number(const std::string& text, std::int64_t& target, std::int64_t most);
-/// What a number must be that is one, but beyond `most`; empty for another text.
+/// What to add to the rule for a whole number that is beyond `most`: " of at most 8". Empty for another text.
 std::string integer_bounds(const std::string& text, std::int64_t most);
 std::string number_bounds(const std::string& text);
 

@@ -8,7 +8,7 @@
 
 namespace lockstep::app {
 
-/// At least `bytes` of it, whole sentences; a function of the seed alone.
+/// At least `bytes` of that text, in whole sentences; a function of the seed alone.
 std::string demo_text(std::uint64_t seed, std::size_t bytes);
 
 }  // namespace lockstep::app

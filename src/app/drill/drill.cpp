@@ -196,7 +196,7 @@ int drill(const Arguments& arguments) {
       "drill",
       "Show what becomes of a run when something breaks. Short copies of it are trained by lockstep launch --retries, "
       "each with one fault, and compared with a copy that nothing disturbed. The run itself is only read. "
-      "Exit code 0: every fault was survived with the same bits, or it ended the copy with a sentence and a "
+      "Exit code 0: every fault was survived. The copy ended with the same bits, or with a sentence and a "
       "checkpoint to go on from. 1: one was not.");
   declare(line, options);
   if (!line.read(arguments)) return 0;

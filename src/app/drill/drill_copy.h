@@ -16,7 +16,7 @@ struct DrillRequest {
   std::string run, hostfile;  ///< a run's folder, or that of one of its checkpoints
   std::optional<std::int64_t> ranks;
   std::vector<std::string> settings;  ///< of the copy, on top of the run's
-  std::int64_t latest_fault = 0;      ///< its step
+  std::int64_t latest_fault = 0;      ///< step of the latest fault
 };
 
 struct DrillCopy {

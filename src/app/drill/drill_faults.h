@@ -12,11 +12,12 @@
 
 namespace lockstep::app {
 
-/// As the command line has them: RANK@STEP, RANKxFACTOR@STEP, TENSOR@STEP, HOST@STEP; without @STEP in the middle of the copy.
+/// Faults as the command line has them: RANK@STEP, RANKxFACTOR@STEP, TENSOR@STEP, HOST@STEP. Without @STEP they come in the
+/// middle of the copy.
 struct FaultWords {
   std::vector<std::string> kill = {}, stop = {}, slow = {}, flip = {}, nan = {}, cut = {};
   std::optional<std::int64_t> full_disk = {};
-  std::optional<std::int64_t> random = {};  ///< so many more are drawn
+  std::optional<std::int64_t> random = {};  ///< so many more faults are drawn
   std::int64_t seed = 1;
 };
 
@@ -29,16 +30,17 @@ struct DrillGround {
   int ranks_per_host = 1;
 };
 
-/// In the order of the options; step 0: in the middle. Adds what is wrong with the words alone to `problems`.
+/// The faults, in the order of the options. Step 0 stands for the middle of the copy. Adds what is wrong with the words alone to
+/// `problems`.
 std::vector<train::DrillFault> read_faults(const FaultWords& words, std::vector<Problem>& problems);
 /// Gives the faults their step and their ranks, and adds what cannot be played to `problems`.
 void place_faults(std::vector<train::DrillFault>& faults, const DrillGround& ground, std::vector<Problem>& problems);
-/// The same for the same arguments, behind the first checkpoint. What hosts suffer is left out.
+/// Draws faults that come behind the first checkpoint; equal arguments give equal faults. Faults of hosts are not among them.
 std::vector<train::DrillFault> drawn_faults(std::int64_t count, std::int64_t seed, const DrillGround& ground);
 
-/// The option that plays it: "--kill 1@15".
+/// The option that plays the fault: "--kill 1@15".
 std::string option_of(const train::DrillFault& fault);
-/// What is done: "rank 1 gets a SIGKILL".
+/// What the fault does: "rank 1 gets a SIGKILL".
 std::string about(const train::DrillFault& fault);
 
 }  // namespace lockstep::app

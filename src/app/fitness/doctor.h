@@ -26,14 +26,14 @@ struct Checks {
   std::function<double(Session&, Log&)> loss = test_loss;
 };
 
-/// Causes against this machine, the same on every rank; none: it is fit. The log tells it as it goes, and `answer` gets
-/// what was measured. Collective.
+/// Causes against this machine, the same on every rank; none: the machine is fit. The log tells of each check as it goes.
+/// `answer` gets what was measured. Collective.
 std::vector<std::string> examine(Session& session, Log& log, Answer& answer, const Checks& checks = {});
 /// The machine that the session's ranks run on, measured and named after rank 0's host; its disk is that of `path`'s folder.
 /// Throws UserError where hosts have different numbers of ranks. Collective.
 planner::Machine measured_machine(const std::string& path, lab::ProbeOptions options, Session& session);
-/// Writes it as a file that `plan search` reads, whole or not at all, and returns what one device is, in lines. Throws where the
-/// file cannot be written.
+/// Writes the machine as a file that `plan search` reads, whole or not at all. Returns what one device is, in lines. Throws where
+/// the file cannot be written.
 std::string write_machine_file(const std::string& path, const planner::Machine& machine);
 /// "FIT: ..." or "UNFIT: ..." with the causes.
 std::string verdict(const std::vector<std::string>& causes);

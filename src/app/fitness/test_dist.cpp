@@ -78,8 +78,8 @@ void plot_metrics(const std::vector<lab::TestDistIteration>& history, const io::
 int run(const Arguments& arguments) {
   std::optional<std::int64_t> asked;
   CommandLine line("test_dist",
-                   "Trains a small network of known outcome on all ranks: linear layers that learn to give back their input, 100 "
-                   "iterations of Adam with averaged gradients. The loss falls from 2,100-2,800 to about 360.");
+                   "Trains a small network of known outcome on all ranks: linear layers that learn to give back their input. "
+                   "It takes 100 iterations of Adam with averaged gradients. The loss falls from 2,100-2,800 to about 360.");
   line.option("--ranks", asked, "N", "ranks (default: one a core; under mpiexec those it started)");
   line.note(
       "environment: BATCH_SIZE (64, of each rank), INPUT_SIZE (128), OUTPUT_SIZE (128), LAYER_SIZES (1024,512,256,128), "

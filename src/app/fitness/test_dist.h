@@ -12,8 +12,8 @@
 
 namespace lockstep::app {
 
-/// Collective. Rank 0 says to `log` what is run and every logged iteration, prints a plot of each metric, and appends it to
-/// `plots`/train/<metric>.txt (no plots where that is empty). Returns the logged iterations.
+/// Rank 0 says to `log` what is run, and every logged iteration. It prints a plot of each metric and appends it to
+/// `plots`/train/<metric>.txt. Where `plots` is empty there are no plots. Returns the logged iterations. Collective.
 std::vector<lab::TestDistIteration> run_test_dist(const lab::TestDistOptions& options, const std::filesystem::path& plots,
                                                   Session& session, Log& log);
 

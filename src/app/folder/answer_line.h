@@ -24,7 +24,8 @@ class AnswerLine : public CommandLine {
 
   /// --csv: the answer has tables.
   void ask_csv() { asks_csv_ = true; }
-  /// Another --out, a file that is no answer: what it is, and how one that is there is known.
+  /// Makes --out the path of another file than the answer. `meaning` says what the file is. `own` tells whether a file that is
+  /// there may be replaced.
   void ask_out(std::string value, std::string meaning, OwnFile own);
   /// A whole number from `least` to `most`.
   template <class Int>
@@ -44,17 +45,17 @@ class AnswerLine : public CommandLine {
   /// Throws UserError with all problems.
   void check();
 
-  /// Prints what the text has more than before, so that a long answer is read as it grows; nothing where --json, --csv or --out
-  /// was asked for.
+  /// Prints what the answer's text has more than before, so that a long answer is read as it grows. Prints nothing where --json,
+  /// --csv or --out was asked for.
   void show(const Answer& answer);
   /// Prints the answer, or the rest of it, as the options say; the first process does.
   void print(const Answer& answer);
-  /// Where a command tells how it goes: beside an answer for a program or a file, standard error.
+  /// Where a command tells how it goes: standard error, where the answer is for a program or a file, else standard output.
   std::FILE* told_to() const;
   const std::string& out() const { return out_; }
 
  protected:
-  /// For rules that hold of what is read.
+  /// Adds a step that follows parse(), such as a rule for what was read.
   void after(std::function<void()> step) { after_.push_back(std::move(step)); }
 
  private:

@@ -16,12 +16,13 @@ enum class FolderOwner : std::uint8_t { nobody, run, checkpoint, data, model, sw
 /// "a run", "prepared text".
 std::string_view name_of(FolderOwner owner);
 
-/// By the files in it, not by names above it; nobody also where it cannot be read.
+/// The owner by the files in the folder, not by names above it; nobody, too, where it cannot be read.
 FolderOwner owner_of(const io::Path& folder);
 
-/// Why `folder` cannot become, or go on as, a folder of `owner`. Another owner has it, one above it or one right in it. It is a
-/// file or `/`, its name has control characters, or it has files of a run's names that no run made. `typed`: what the user said,
-/// as "--out DIR". A sweep above does not count. Nor does prepared text or a model above where the user works inside of it.
+/// Why `folder` cannot become, or go on as, a folder of `owner`. Another owner has it, a folder above it or one right in it. Or
+/// `folder` is a file or `/`, its name has control characters, or it has files of a run's names that no run made. `typed`: what
+/// the user said, as "--out DIR". A sweep above does not count. Nor does prepared text or a model above where the user works
+/// inside of it.
 std::vector<Problem> check_place(const io::Path& folder, FolderOwner owner, const std::string& typed, const std::string& remedy);
 
 /// Whether a run writes a file of this name into its folder.

@@ -21,11 +21,11 @@ bool is_own_recipe(std::string_view head);  ///< settings in TOML
 bool is_own_machine(std::string_view head);
 bool is_own_logits(std::string_view head);
 
-/// What keeps a command from writing `file`, as far as it is known before. Its folder is missing, or a folder, a link or a device
-/// has its name. It lies in a checkpoint, a run has a file of its name, or it is there and no such command wrote it. `option`: as
-/// it is typed, "--out". Empty `file`: nothing.
+/// What keeps a command from writing `file`, as far as it is known before. The file's folder is missing, or a folder, a link or a
+/// device has its name. Or it lies in a checkpoint, a run has a file of its name, or it is there and no such command wrote it.
+/// `option`: as it is typed, "--out". An empty `file` has no problem.
 std::vector<Problem> check_output(std::string_view option, const io::Path& file, OwnFile own);
-/// The same, thrown.
+/// Throws UserError with what check_output() finds.
 void demand_output(std::string_view option, const io::Path& file, OwnFile own);
 
 }  // namespace lockstep::app

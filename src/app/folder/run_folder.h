@@ -27,8 +27,8 @@ class RunFolder {
   RunFolder(RunConfig& config, const io::Path& folder, comm::Communicator& world, Log& log);
 
   const io::Path& path() const { return path_; }
-  /// Readies metrics.jsonl, samples.jsonl and wandb-history.jsonl for what will be appended: a resumed run's lose a torn last
-  /// line, a new run keeps older ones as metrics.N.jsonl. For rank 0.
+  /// Readies metrics.jsonl, samples.jsonl and wandb-history.jsonl for what will be appended. A resumed run's files lose a torn
+  /// last line. A new run keeps older ones as metrics.N.jsonl. For rank 0.
   void prepare_metrics(bool resumed, Log& log) const;
   /// Where the trace of this start goes: trace.json, and trace.2.json, trace.3.json, ... where earlier ones are.
   io::Path trace_file() const;

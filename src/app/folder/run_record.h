@@ -13,14 +13,14 @@
 
 namespace lockstep::app {
 
-/// The run's name, the same on all ranks: the settings', on a resume the one that it had, else its folder's.
+/// The run's name, the same on all ranks: the settings' name, on a resume the one that the run had, else its folder's.
 std::string name_of_run(const RunConfig& config, const Start& start, const io::Path& folder);
 
 /// As io::replace_file; its owner alone may read the file.
 void replace_private_file(const io::Path& path, std::string_view content);
 
-/// Settings that repeat the run (TOML), and those of this start (JSON, with the run's name), and the environment. `arguments`: of
-/// `train`.
+/// Writes the settings that repeat the run (TOML), those of this start (JSON, with the run's name), and the environment.
+/// `arguments`: of `train`.
 void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments);
 
 /// The folder whose weights a run began with, by a manifest's `run`; empty where there was none, or it does not say.

@@ -8,8 +8,8 @@
 
 namespace lockstep::app {
 
-/// `folder` itself where it has a run's settings. Else the runs with metrics that lie in it, at most four folders deep, by their
-/// names; numbers in names in their order (run-2 before run-10). None: nothing in it is a run.
+/// `folder` itself where it has a run's settings. Else the runs with metrics that lie in it, at most four folders deep. They are
+/// sorted by name, with numbers in names by their values (run-2 before run-10). Empty: nothing in it is a run.
 std::vector<io::Path> runs_in(const io::Path& folder);
 
 }  // namespace lockstep::app

@@ -11,7 +11,7 @@
 
 namespace lockstep::app {
 
-/// What a certificate is of: another GPU, driver or kernel has none.
+/// What a certificate is for; it does not count for another GPU, driver or kernel.
 struct GpuKernels {
   std::string gpu, driver;  ///< cuda::facts_of_gpu()
   std::string hash;         ///< ops::cuda::kernels_hash()
@@ -27,16 +27,17 @@ struct GpuCertificate {
   std::vector<std::string> wrong;  ///< the trials in which the processor's kernels made something else: "reduce, all (fp32)"
 };
 
-/// Where that of these kernels lies, in the user's cache ($XDG_CACHE_HOME, or ~/.cache). Throws UserError where neither is set.
+/// Where the certificate of these kernels lies, in the user's cache ($XDG_CACHE_HOME, or ~/.cache). Throws UserError where
+/// neither is set.
 io::Path certificate_file(const GpuKernels& of);
 void write_certificate(const GpuCertificate& certificate);
-/// None: there is none of these kernels, or it cannot be read.
+/// The certificate of these kernels; nothing where there is none, or it cannot be read.
 std::optional<GpuCertificate> find_certificate(const GpuKernels& of);
 
 /// How a start line goes on behind the GPU's name. Throws UserError where the certificate names kernels that are wrong.
 std::string note_on(const std::optional<GpuCertificate>& certificate);
 std::string note_on_gpu(int number);
-/// There is such a GPU, and its certificate names no wrong kernel.
+/// Whether there is a GPU of this number, whose certificate names no wrong kernel.
 bool has_certified_gpu(int number);
 
 }  // namespace lockstep::app

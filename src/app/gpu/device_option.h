@@ -8,11 +8,11 @@
 
 namespace lockstep::app {
 
-/// Calls open(): what it throws of train.device=cuda is told of --device cuda.
+/// Calls open(). An error that it throws about train.device=cuda is told as one about --device cuda.
 void tell_of_device_option(const std::function<void()>& open);
 
-/// What MFU is a share of: the processor's rate of multiply-adds, measured now, or what a GPU's datasheet says of bf16. 0:
-/// unknown.
+/// The FLOP/s that MFU is a share of: the processor's rate of multiply-adds, measured now, or what a GPU's datasheet says of
+/// bf16. 0: unknown.
 double peak_flops(Runtime& runtime);
 
 }  // namespace lockstep::app

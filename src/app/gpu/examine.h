@@ -6,8 +6,8 @@
 
 namespace lockstep::app {
 
-/// Prints the answer at its end. 0: every kernel agrees; 1: the certificate names some that do not. Throws UserError where there
-/// is no GPU.
+/// Examines the GPU and prints the answer at the end. Returns 0 where every kernel agrees, 1 where the certificate names some
+/// that do not. Throws UserError where there is no GPU.
 int examine_gpu(AnswerLine& line);
 
 }  // namespace lockstep::app

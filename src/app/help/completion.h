@@ -14,7 +14,7 @@ struct Candidates {
   Places places = Places::none;  ///< what else fits, behind the word's last '='
 };
 
-/// For the last of `words`, which stand behind the program's name.
+/// Candidates for the last of `words`, which stand behind the program's name.
 Candidates candidates_for(const CommandSheet& program, std::vector<std::string> words);
 
 }  // namespace lockstep::app

@@ -41,11 +41,11 @@ struct Request {
   std::optional<std::int64_t> ranks = std::nullopt;
   std::optional<std::int64_t> per_host = std::nullopt;
   std::string hostfile = {};
-  std::optional<std::int64_t> hosts = std::nullopt;   // of those of the job the first
-  std::optional<std::int64_t> spares = std::nullopt;  // the job's last ones, which take the place of hosts that go
+  std::optional<std::int64_t> hosts = std::nullopt;   // the first so many of the job's hosts
+  std::optional<std::int64_t> spares = std::nullopt;  // so many of the job's last hosts take the place of hosts that go
   std::set<std::string> left_out = {};                // hosts of the job that get no ranks
   std::string cpu_bind = {};                          // as the launcher takes it; empty: what is usual
-  bool oversubscribe = false;                         // also more ranks than there is room for
+  bool oversubscribe = false;                         // more ranks are allowed than there is room for
   bool again = false;                                 // a job that failed is started again
 };
 
@@ -59,10 +59,10 @@ struct Facts {
   std::string machine;  // by its host's name (known_machines)
   Scheduler scheduler = Scheduler::none;
   std::string hostfile;                  // the file that names the hosts; empty: none does
-  std::vector<std::string> hosts;        // that ranks are for, each once
-  std::vector<std::string> spare_hosts;  // the job's others
+  std::vector<std::string> hosts;        // hosts that get ranks, each once
+  std::vector<std::string> spare_hosts;  // the job's other hosts
   std::int64_t job_hosts = 0;            // all of the job's
-  std::int64_t devices = 1;              // that ranks may be started for on every host: GPUs, else slots or cores
+  std::int64_t devices = 1;              // devices of every host that ranks may be started for: GPUs, else slots or cores
   std::int64_t gpus = 0;                 // of every host
   std::int64_t cpus_per_rank = 1;        // hardware threads; 1 also when unknown
   std::int64_t ranks = 1;                // to start: hosts x per_host

@@ -13,11 +13,11 @@ namespace lockstep::launch {
 
 class FolderWatch {
  public:
-  /// Looks from here on until there is a checkpoint in it. Empty: no folder.
+  /// Looks from here on until `folder` has a checkpoint. Empty: there is no folder to watch.
   explicit FolderWatch(std::string folder);
   FolderWatch(const FolderWatch&) = delete;
   FolderWatch& operator=(const FolderWatch&) = delete;
-  /// Throws SystemError where there was one, and the folder is gone.
+  /// Throws SystemError where there was a checkpoint, and the folder is gone.
   void demand() const;
 
  private:

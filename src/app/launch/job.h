@@ -29,8 +29,8 @@ std::string shell_text(const Job& job);
 /// The file that keeps the job's environment for a shell, as ezpz does: ~/.pbsenv or ~/.slurmenv; empty without a scheduler or a
 /// home.
 std::string environment_file(const Facts& facts, const Machine& machine);
-/// "export NAME='value'" lines, sorted: of the scheduler's variables those that are on the list of what files may keep
-/// (app/folder/manifest.h), and what the job's ranks are told.
+/// "export NAME='value'" lines, sorted: the scheduler's variables that files may keep (app/folder/manifest.h), and what the job's
+/// ranks are told.
 std::string environment_text(const Facts& facts, const Machine& machine, const Job& job);
 
 }  // namespace lockstep::launch

@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs a process of its own group to its end: passes signals on, ends it when it says nothing for too long, starts it again
-// when it fails.
+// Runs a process of its own group to its end. It passes signals on, ends a process that says nothing for too long, and starts one
+// again that fails.
 
 #include <cstdint>
 #include <functional>
@@ -59,13 +59,13 @@ class Supervisor {
 
 struct Retries {
   int count = 0;
-  std::vector<double> pauses{0, 1, 2, 5, 10, 20, 40, 60};  // seconds before each; the last one again for those behind
-  std::function<std::int64_t()> progress = {};             // of the job: behind an attempt that got further the pauses begin anew
+  std::vector<double> pauses{0, 1, 2, 5, 10, 20, 40, 60};  // seconds before each retry; the last one holds for all further ones
+  std::function<std::int64_t()> progress = {};             // how far the job is; an attempt that got further resets the pauses
 };
 
-/// Runs `process(0)`, and while it fails `process(1)` ... `process(retries.count)`; returns the last exit code. Not tried again:
-/// what was interrupted, and exit codes 2 (bad input) and 3 (a training that diverged), which would come again, 130 and 143.
-/// `say` is told how each attempt failed.
+/// Runs `process(0)`, and while it fails `process(1)` ... `process(retries.count)`. Returns the last exit code. An interrupted
+/// attempt is not tried again, nor are exit codes 130 and 143. Nor are 2 (bad input) and 3 (a training that diverged), which
+/// would come again. `say` is told how each attempt failed.
 int run_with_retries(Supervisor& supervisor, const Retries& retries, const std::function<Process(int attempt)>& process,
                      const std::function<void(const std::string&)>& say);
 

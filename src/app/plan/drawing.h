@@ -8,8 +8,9 @@
 
 namespace lockstep::app {
 
-/// For a terminal of `columns` columns; a long time goes on below. The shortest pass has one cell. Passes of a rank's first chunk
-/// have capitals: F forward, B backward, I and W the gradients of inputs and of weights apart; of its other chunks small letters.
+/// Draws for a terminal of `columns` columns; a long time goes on below. The shortest pass has one cell. Passes of a rank's first
+/// chunk have capitals, those of its other chunks small letters. F is forward, B backward, I and W the gradients of inputs and of
+/// weights apart.
 std::string draw_text(const layout::Timeline& timeline, int columns);
 /// A page of its own, or a part of one, in the reader's light or dark colours. `title` and `subtitle` stand above it.
 std::string draw_svg(const layout::Timeline& timeline, const std::string& title, const std::string& subtitle);

@@ -20,10 +20,10 @@ planner::Machine with_devices(planner::Machine machine, std::int64_t devices);
 /// "a100, ..., or machine.toml": what named_machine() takes.
 std::string machine_names();
 
-/// What such a file says of the machine: the whole of it. Numbers are rounded to six digits.
+/// The text of a file that says everything of the machine. Numbers are rounded to six digits.
 std::string machine_text(const planner::Machine& machine);
 
-/// Its keys and what they mean.
+/// The keys of a machine's file and what they mean.
 std::vector<HelpRow> machine_keys();
 
 }  // namespace lockstep::app

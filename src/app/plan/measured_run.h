@@ -26,7 +26,7 @@ struct MeasuredRun {
   RunConfig config;
   Resources resources;
   StepSeconds seconds;
-  std::int64_t lines = 0;  ///< of metrics
+  std::int64_t lines = 0;  ///< lines of metrics
 };
 
 /// Throws UserError for a folder that is no run's, has no metrics, or whose ranks do not update together (parameter servers).

@@ -40,7 +40,7 @@ int plan_memory(const Arguments& arguments) {
   constexpr std::int64_t most = 1 << 24;
   AnswerLine line("plan memory",
                   "Activations of one device in bf16, with recomputation of whole layers and without. The rule of thumb counts "
-                  "copies of the hidden states. Beside it stands what a run of this program declares: its logits are made a "
+                  "copies of the hidden states. Beside it stands what a run of this program declares. Its logits are made a "
                   "chunk of tokens at a time, and fewer copies are kept.");
   line.positional("MODEL", name, "preset, recipe.toml, published model's folder or config.json", true, {"--model"});
   line.count("--seq", positions, "T", "positions of a sample; 0: as many as the model's context has", 0, most);

@@ -21,8 +21,8 @@ struct ComparedFigure {
 struct RunComparison {
   std::string layout;                  ///< in words
   std::vector<ComparedFigure> memory;  ///< bytes of rank 0's training by kind; last, all of it
-  /// Parts of a step on rank 0, and of these the bubble (of all ranks) and the waiting by kind of operation ("in all_reduce");
-  /// last, all of it.
+  /// Parts of a step on rank 0. Behind them are the bubble (of all ranks) and the waiting by kind of operation ("in all_reduce"),
+  /// which these parts contain. The last is the whole step.
   std::vector<ComparedFigure> seconds;
 };
 
@@ -37,8 +37,9 @@ struct RunWork {
 /// Throws UserError where the machine's ranks cannot have it.
 RunWork work_of(const MeasuredRun& run, const planner::Machine& machine);
 
-/// `machine`: of as many ranks as the run had. Memory is what the engine declares for the layout; time is the planner's, rank 0's
-/// passes with what they wait for. Throws UserError where these ranks cannot have the run's layout.
+/// Compares the run with its prediction for `machine`, which has as many ranks as the run had. Memory is what the engine declares
+/// for the layout. Time is the planner's, rank 0's passes with what they wait for. Throws UserError where these ranks cannot have
+/// the run's layout.
 RunComparison compare(const MeasuredRun& run, const planner::Machine& machine);
 
 }  // namespace lockstep::app

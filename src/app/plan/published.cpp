@@ -94,9 +94,9 @@ int plan_published(const Arguments& arguments) {
   AnswerLine line(
       "plan published",
       "30 throughputs that papers measured on A100s (arXiv 2104.04473, tables 1 and 2; 2205.05198, table 5) beside the "
-      "planner's. One share of the products' peak, fitted to the 7.5 billion row, and one share of the links, fitted to "
-      "the ZeRO-3 row of 1,536 devices, serve all of them. TFLOPS of a device (recomputed passes included), or seconds "
-      "of a step; b and v: micro-batch and virtual stages that were not published, as they are best.");
+      "planner's. One share of the products' peak serves all of them, fitted to the 7.5 billion row. So does one share of "
+      "the links, fitted to the ZeRO-3 row of 1,536 devices. TFLOPS of a device (recomputed passes included), or seconds "
+      "of a step. Columns b and v: micro-batch and virtual stages that were not published, as they are best.");
   line.positional("FILE.csv", file, "rows that were measured, in place of these 30: a line for each system and device", false);
   std::vector<std::string> names = system_names();
   names.insert(names.begin(), "");

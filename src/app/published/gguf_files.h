@@ -15,7 +15,8 @@ struct GgufFiles {
   std::string modelfile;  ///< behind its line FROM
 };
 
-/// By a manifest's `run` (published_files.h). Warns where llama.cpp does not have the tokenizer, or computes something else.
+/// What the file has, by a manifest's `run` (published_files.h). Warns where llama.cpp does not have the tokenizer, or computes
+/// something else.
 GgufFiles gguf_files(const Json& run, const arch::ModelConfig& config, Log& log);
 
 }  // namespace lockstep::app

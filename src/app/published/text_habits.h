@@ -20,14 +20,14 @@ struct TextHabits {
   arch::huggingface::Generation generation;  ///< empty where there is no generation_config.json
 };
 
-/// The special token that a text is, which answers do not show: where it ends a text, its token does.
+/// The special token that is written as `text`. Answers do not show it: where this text ends an answer, its token does.
 std::optional<std::int32_t> mark_of(const data::Tokenizer& tokenizer, std::string_view text);
 
 /// Warns of what generation_config.json asks for and is not done here.
 void warn_of_undone(const TextHabits& habits, Log& log);
 
-/// By a manifest's `run` (published_files.h) and its tokenizer, which may be null. Warns of ends that are no tokens of a model of
-/// `vocabulary`. Throws UserError for a generation_config.json that is not understood.
+/// The habits by a manifest's `run` (published_files.h) and its tokenizer, which may be null. Warns of ends that are no tokens of
+/// a model of `vocabulary`. Throws UserError for a generation_config.json that is not understood.
 TextHabits text_habits(const Json& run, const data::Tokenizer* tokenizer, std::int64_t vocabulary, Log& log);
 
 /// The tokens that config.json and generation_config.json end texts with; `facts`: published_facts(), which may be null.

@@ -13,11 +13,11 @@ namespace lockstep::app {
 
 class Download {
  public:
-  /// Into `folder`, which is there. The hub outlives it.
+  /// Downloads into `folder`, which is there. The hub outlives this.
   Download(const Hub& hub, std::string model, std::string commit, io::Path folder);
 
-  /// Says each file as it is there. Throws UserError before anything is fetched where a file is there that differs, or where
-  /// the file system has no room; and for what the network does. Throws io::http::Broken where that goes on after some tries.
+  /// Names each file once it is there. Throws UserError before anything is fetched where a file is there that differs, or where
+  /// the file system has no room. Failures of the network are UserErrors, or io::http::Broken where they go on after some tries.
   void bring(const std::vector<HubFile>& files);
   /// How many files bring() was given so far, and their bytes; files that were there already count.
   std::size_t files() const { return files_; }

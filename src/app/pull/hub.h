@@ -25,8 +25,8 @@ void demand_model_name(const std::string& name);
 /// The files of a tree's listing, without folders. Throws UserError: for another text, and for a path that leaves the folder.
 std::vector<HubFile> files_of_listing(std::string_view text, const std::string& what);
 
-/// The small files of a model in the order in which they are wanted: config.json, then the index of its weights, where they are
-/// in several files, then the others. Throws UserError that says what there is instead of config.json or safetensors.
+/// The small files of a model in the order in which they are wanted. The first is `config.json`, then the index of weights that
+/// lie in several files, then the others. Throws UserError that says what there is instead of config.json or safetensors.
 std::vector<HubFile> small_files_of(const std::vector<HubFile>& all, const std::string& model);
 /// The files with weights. `shards`: those that the index names, where there is one.
 std::vector<HubFile> weight_files_of(const std::vector<HubFile>& all, const std::vector<std::string>& shards,
@@ -36,7 +36,8 @@ bool has_shards(const std::vector<HubFile>& all);
 /// Whether a file of that name would be read as a part of a model.
 bool is_part_of_model(std::string_view name);
 
-/// Calls attempt() again while it throws Broken, until `tries` in a row have not changed what reached() says.
+/// Calls attempt() again while it throws Broken, until some tries in a row have not changed what reached() says. The longer the
+/// `patience` (seconds), the longer are the pauses.
 void insist(std::int64_t patience, const std::function<std::uint64_t()>& reached, const std::function<void()>& attempt);
 
 class Hub {
@@ -56,7 +57,7 @@ class Hub {
 
  private:
   io::http::Request request(const std::string& url) const;
-  /// A small answer, and the page that its field Link names next, if any.
+  /// The text of a small answer. `next` gets the page that its field Link names, if any.
   std::string text_of(const std::string& url, const std::string& model, const std::string& what, std::string& next) const;
   std::string endpoint_, token_;
   std::int64_t patience_;

@@ -208,7 +208,7 @@ std::string sections(const std::vector<RunData>& runs) {
   if (std::ranges::any_of(runs, [](const RunData& run) { return run.ranks() > 1; })) {
     body += section("Communication",
                     "Waiting for gradients: what the backward pass does not hide. The bubble is the part of a step's passes in "
-                    "which ranks are in none, as measured; below it that of the schedule, were all passes as long.",
+                    "which ranks are in none, as measured. Below it stands the schedule's, were all passes as long.",
                     table(communication_table(runs).turned().lines(), runs, true));
   }
   if (const Table exchanges = exchange_table(runs); !exchanges.empty())

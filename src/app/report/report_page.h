@@ -23,7 +23,7 @@ std::string report_body(const std::vector<RunData>& runs, std::string_view title
 /// Curves and tables. The JSON has each table's figures as they were measured.
 Answer report_answer(const std::vector<RunData>& runs);
 
-// The tables of both, with a row for each run.
+// The tables of the page and of the terminal, with a row for each run.
 Table summary_table(const std::vector<RunData>& runs);
 /// When and on what runs ran, by which program and command.
 Table origin_table(const std::vector<RunData>& runs);
@@ -35,7 +35,7 @@ Table communication_table(const std::vector<RunData>& runs);
 Table exchange_table(const std::vector<RunData>& runs);
 /// Bytes that rank 0 took, by kind of memory; no row for a run that does not say.
 Table memory_table(const std::vector<RunData>& runs);
-/// A row for each setting of `rows`, a column for each run; of one run, one for the defaults before it.
+/// A row for each setting of `rows`, a column for each run. With one run, a column for the defaults comes before it.
 Table settings_table(const std::vector<RunData>& runs, const std::vector<SettingRow>& rows);
 std::string_view settings_title(const std::vector<RunData>& runs);
 

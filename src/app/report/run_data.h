@@ -49,16 +49,16 @@ struct RunData {
   double mfu() const;                 ///< percent of the peak that was timed when the run began
   std::optional<double> hfu() const;  ///< likewise; none: an older version made the run
   std::optional<double> tflops_per_rank() const;
-  /// What is lost to late ranks is a mean.
+  /// Seconds of a step by part. What is lost to late ranks is a mean.
   std::array<double, train::kStepParts> account() const;
   /// What rank 0 exchanges in a step for a purpose; none as LoggedStep::exchanged.
   std::optional<comm::Exchanged> exchanged(comm::Purpose purpose) const;
-  /// The part of a step's passes in which pipeline ranks are in none, mean over ranks; none: it has no pipeline, or an older
-  /// version made the run.
+  /// The bubble as measured: the part of a step's passes in which pipeline ranks are in none, mean over ranks. None: the run has
+  /// no pipeline, or an older version made it.
   std::optional<double> waiting() const;
-  /// Tokens, of all logged steps; none: noise hides the gradient, or steps have one micro-batch.
+  /// The gradient noise scale in tokens, of all logged steps; none: noise hides the gradient, or steps have one micro-batch.
   std::optional<double> noise_scale() const;
-  /// The scale by running sums: with each line what came before counts 0.9 times as much.
+  /// The noise scale by running sums: with each line what came before counts 0.9 times as much.
   Series noise(bool by_tokens) const;
   /// Loss by step, or by tokens.
   Series loss(bool by_tokens) const;
@@ -74,8 +74,8 @@ struct RunData {
   std::optional<layout::Timeline> schedule() const;
 };
 
-/// As read_runs(), but returns what is wrong, and `runs` may have been read before: what was appended to them is read. A run that
-/// another one has replaced is read from its beginning.
+/// Reads as read_runs() does, but returns what is wrong. `runs` may have been read before: then what was appended to their files
+/// is read. A run that another one has replaced is read from its beginning.
 std::vector<Problem> read_again(const std::vector<std::string>& folders, std::vector<RunData>& runs);
 /// The runs of these folders, each of which is a run's or has runs in it (runs_in); of the latter those that have metrics. Throws
 /// UserError with every folder that has no run, or a run without metrics, and every run that is named twice.

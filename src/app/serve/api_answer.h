@@ -40,10 +40,10 @@ class ApiAnswer {
     CallReader calls;
     std::vector<ToldToken> tokens;
     Ending ending = Ending::none;
-    std::string told_held;  ///< of the tokens that are told, the beginning of a character
-    std::int64_t told = 0;  ///< characters of them, for text_offset
+    std::string told_held;  ///< the beginning of a character in the tokens that are told
+    std::int64_t told = 0;  ///< characters of those tokens, for text_offset
   };
-  /// Takes what is new of a text: whole characters. Whether there is something.
+  /// Takes what is new of text `i`, in whole characters. Returns whether there is something.
   bool take(std::size_t i, double seconds);
   Json choice_json(std::size_t i, bool delta);
   Json likelihoods(Choice& choice) const;

@@ -45,17 +45,17 @@ enum class Endpoint : std::uint8_t { chat, completions };
 
 struct ApiRequest {
   std::vector<std::vector<std::int32_t>> prompts;
-  std::vector<std::int64_t> tokens;  ///< that a text of each prompt may have
-  std::int64_t choices = 1;          ///< of each prompt
-  train::SampleOptions sampling;     ///< but for tokens
+  std::vector<std::int64_t> tokens;  ///< tokens that a text of each prompt may have
+  std::int64_t choices = 1;          ///< texts of each prompt
+  train::SampleOptions sampling;     ///< all but the number of tokens
   bool seeded = false;               ///< by the request: each prompt of a list is answered as it would be alone
   std::vector<std::string> stops;
   std::vector<std::int32_t> ends;  ///< tokens that end a text as stops do: those whose text is a stop
-  std::int64_t likely = -1;        ///< of each token so many likeliest ones, and its own likelihood; -1: neither
+  std::int64_t likely = -1;        ///< so many likeliest tokens are told of each token, and its own likelihood; -1: neither
   bool stream = false, stream_usage = false;
   bool shows_special = false;        ///< marks as "<|im_start|>" are in answers
-  CallForm calls = CallForm::none;   ///< in which a text calls tools
-  bool one_call = false;             ///< all but the first are left out
+  CallForm calls = CallForm::none;   ///< the form in which a text calls tools
+  bool one_call = false;             ///< all calls but the first are left out
   std::vector<std::string> ignored;  ///< members that mean nothing here
 };
 

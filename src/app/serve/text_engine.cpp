@@ -10,8 +10,8 @@
 namespace lockstep::app {
 namespace {
 
-/// By the template that was `said`, else by what lies in the model's folder, else by what its run keeps of the model that it
-/// began with.
+/// The chat template: the one that was `said`, else what lies in the model's folder. Else it is what its run keeps of the model
+/// that it began with.
 std::optional<data::ChatTemplate> chat_of(const std::string& said, const std::string& folder, const LoadedModel& loaded) {
   if (!said.empty()) {
     data::ChatTemplate chat = data::ChatTemplate::open(said);

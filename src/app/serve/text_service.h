@@ -19,8 +19,8 @@ namespace lockstep::app {
 
 struct AskedText {
   train::WantedText text;
-  std::vector<std::int32_t> ends;  ///< tokens that end it, and are not in it
-  std::vector<std::string> stops;  ///< texts, none empty, that do so too
+  std::vector<std::int32_t> ends;  ///< tokens that end the text, and are not in it
+  std::vector<std::string> stops;  ///< texts, none empty, that end it too
   bool shows_special = false;
 };
 
@@ -98,7 +98,8 @@ class TextService {
   void close();
 
  private:
-  /// Begins what has room and ends what was abandoned. Waits where there is nothing to do; false: there never will be.
+  /// Begins texts that have room and ends those that were abandoned. Waits where there is nothing to do. False: there never will
+  /// be.
   bool prepare_pass();
   void written(const train::WrittenToken& token);
   void take_figures();

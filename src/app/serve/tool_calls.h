@@ -21,7 +21,7 @@ enum class CallForm : std::uint8_t {
 CallForm call_form(const data::ChatTemplate& writes);
 
 struct ToolCall {
-  std::string name, arguments;  ///< those as JSON
+  std::string name, arguments;  ///< the arguments as JSON
 };
 
 /// Parts a text that comes piece by piece into what it says and what it calls.

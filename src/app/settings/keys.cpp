@@ -91,8 +91,8 @@ std::vector<Key> train_keys() {
                                             "recorded only; see checkpoint.interval"),
       train<&Train::init_from>(
           "train.init_from", any, loose, "",
-          "scratch, resume (the newest in log.dir), auto (resume where there is one, else scratch) or the folder of a run, "
-          "checkpoint or Hugging Face model, or a GGUF file"),
+          "scratch, resume (newest in log.dir), auto (resume if possible, else scratch), a GGUF file, or the folder "
+          "of a run, checkpoint or Hugging Face model"),
       train<&Train::wandb_project>("train.wandb_project", any, loose, "", "where examples/wandb_upload.py sends a run"),
       train<&Train::max_iters>("train.max_iters", positive, loose, "iterations", "optimizer steps of the run"),
       train<&Train::warmup_iters>("train.warmup_iters", counted, learns, "iterations", "steps in which the learning rate rises"),
@@ -290,7 +290,7 @@ std::vector<Key> checkpoint_and_log_keys() {
       key<&RunConfig::log, &RunConfig::Logging::dir>("log.dir", any, loose, "", "folder of the run; null: runs/<log.name>"),
       key<&RunConfig::log, &RunConfig::Logging::style>("log.style", any, loose, "",
                                                        "lines of progress: few; or wordplay's, one every train.log_interval; or "
-                                                       "rasbt's at evaluations, which it makes after the "
+                                                       "rasbt's at evaluations. These come after the "
                                                        "first iteration and after every train.eval_interval from it"),
       key<&RunConfig::log, &RunConfig::Logging::all_ranks>("log.all_ranks", any, loose, "", "every rank logs, not rank 0 alone"),
       key<&RunConfig::log, &RunConfig::Logging::tensorboard>("log.tensorboard", any, loose, "",
@@ -305,8 +305,8 @@ std::vector<Key> checkpoint_and_log_keys() {
                                                              "of log.trace: the first as many since the start"),
       key<&RunConfig::log, &RunConfig::Logging::machine>(
           "log.machine", any, loose, "",
-          "file of this machine (lockstep doctor --machine-file): the run's end says what lockstep plan predicts of its step and "
-          "memory beside what was measured; null: it does not"),
+          "file of this machine (lockstep doctor --machine-file). The run's end says what lockstep plan predicts of its step and "
+          "memory beside what was measured. Null: it does not"),
   };
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The one table of a run's settings: name, type, what is allowed, unit and meaning, and how to read and write the value in a
-// RunConfig. Values travel as Json scalars (null, boolean, integer, number, text).
+// The one table of a run's settings: name, type, what is allowed, unit and meaning. It also says how to read and write the value
+// in a RunConfig. Values travel as Json scalars (null, boolean, integer, number, text).
 
 #include <functional>
 #include <optional>

@@ -49,8 +49,8 @@ std::vector<Key> parallel_keys() {
           "of train.backend=ps: the last ranks share the parameters by ranges and serve the others, which train; null: 1"),
       key<&RunConfig::parallel, &RunConfig::Parallel::ps>(
           "parallel.ps", Rule::any(), learns, "",
-          "of train.backend=ps: servers add up all workers' gradients and update once (as DDP does), average weights that each "
-          "worker has updated, or update as each gradient arrives; null: gradients"),
+          "of train.backend=ps. Servers add up all workers' gradients and update once (as DDP does), average weights that each "
+          "worker has updated, or update as each gradient arrives. Null: gradients"),
       key<&RunConfig::parallel, &RunConfig::Parallel::staleness>(
           "parallel.staleness", Rule::between(0, kMany), learns, "steps",
           "of parallel.ps=async: how far a worker may be ahead of the slowest one; 0: not at all; null: no bound")};

@@ -12,7 +12,7 @@ namespace lockstep::app {
 
 /// The table that parallel.schedule=file:TABLE.csv names; nothing for another schedule.
 std::optional<io::Path> schedule_file(std::string_view schedule);
-/// Its text. Throws UserError for what is no file, or far too large for a table.
+/// The text of that table. Throws UserError for what is no file, or far too large for a table.
 std::string read_schedule(const io::Path& path);
 
 }  // namespace lockstep::app

@@ -234,7 +234,7 @@ DType dtype_from_spelling(std::string_view spelling);
 std::string_view spelt(DType type);
 /// optimizer.moments; null: the type of the weights that are updated.
 DType moments_of(const RunConfig& config);
-/// Where kernels take their plain way.
+/// Which kernels take their plain way.
 ops::PlainKernels plain_kernels_of(const RunConfig& config);
 layout::AttentionWeights attention_of(const RunConfig& config);
 /// data.order; with train.max_epochs always partition.
@@ -246,12 +246,12 @@ std::int64_t checkpoint_interval(const RunConfig& config);
 bool makes_copies(const RunConfig& config);
 /// memory.zero, or what train.backend names: how many kinds of state are cut over the ranks, 0 to 3.
 int zero_level(const RunConfig& config);
-/// What the settings ask of the run's plan, and the settings that ask for `wish`. Null is null in both.
+/// What the settings ask of the run's plan. set_plan_wish() makes settings that ask for `wish`. Null is null in both.
 layout::PlanWish plan_wish(const RunConfig& config);
 void set_plan_wish(RunConfig& config, const layout::PlanWish& wish);
-/// Something goes to memory.nvme_path.
+/// Whether something goes to memory.nvme_path.
 bool offloads_to_disk(const RunConfig& config);
-/// gas x ranks x batch x block.
+/// The tokens of a step: gas x ranks x batch x block.
 std::int64_t tokens_per_iteration(const RunConfig& config, std::int64_t ranks = 1);
 /// Where the token files lie: data.dir, else <data.root_path or "data">/<data.dataset>.
 std::string data_folder(const RunConfig& config);

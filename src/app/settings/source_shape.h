@@ -1,7 +1,7 @@
 #pragma once
 
-// A run that starts from the weights in a folder has their shape: model.* follows from a checkpoint's manifest, or from the
-// config.json of a model that another program published.
+// A run that starts from the weights in a folder has their shape. It sets `model.*`, and comes from a checkpoint's manifest, or
+// from the config.json of a model that another program published.
 
 #include <optional>
 #include <string>

@@ -33,7 +33,7 @@ struct AssembledRank {
   Ledger memory;  ///< all that the rank will take, its text's and its samples' memory included
 };
 
-/// On this rank of a run. The ranks that train agree on their plan; weights stay gathered (ParallelPlan::kept) as far as
+/// What this rank of a run does. The ranks that train agree on their plan. Weights stay gathered (ParallelPlan::kept) as far as
 /// memory.limit has room for them. `ops`: the rank's kernels. Throws UserError for a layout that the ranks cannot have.
 /// Collective over the session's ranks.
 AssembledRank assemble(const RunConfig& config, const TextFacts& text, const Roles& roles, Session& session, ops::Ops& ops);

@@ -13,15 +13,15 @@
 
 namespace lockstep::app {
 
-/// On each host, of the run in that folder. Collective.
+/// The place on each host for copies of the run in that folder. Collective.
 train::CopyPlace copy_place(const io::Path& run, comm::Communicator& ranks);
-/// In a line, for the log.
+/// The place in a line, for the log.
 std::string describe(const train::CopyPlace& place);
 
-/// Before a run goes on from `last`: of copies that follow it, the newest becomes a checkpoint of the run. What came of that is
-/// logged. Then the copies go. Whether there is a newer checkpoint now. Collective.
+/// Is called before a run goes on from `last`. The newest copy that follows `last` becomes a checkpoint of the run. What came of
+/// that is logged. Then the copies are deleted. Returns whether there is a newer checkpoint now. Collective.
 bool bring_copies(const io::Path& run, const checkpoint::Choice& last, Session& session, Log& log);
-/// Before a run starts anew. Collective.
+/// Deletes the run's copies before it starts anew. Collective.
 void clear_copies(const io::Path& run, comm::Communicator& world);
 
 /// What is lacking where this host's ranks, of which this one needs `bytes`, have no room for their copies. The same on all

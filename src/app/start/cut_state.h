@@ -14,11 +14,11 @@ namespace lockstep::app {
 /// Lines beside the memory's table; none where each rank keeps everything.
 std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config);
 
-/// And about what memory.offload_* move; `elsewhere`: where an engine keeps it, once it does.
+/// Lines about what memory.offload_* move. `elsewhere`: where an engine keeps that, once it does.
 std::vector<std::string> notes_on_offload(const RunConfig& config, const train::EngineConfig& settings,
                                           const std::string& elsewhere = {});
 
-/// And about what memory.tiles cuts; none where it asks for nothing.
+/// Lines about what memory.tiles cuts; none where it asks for nothing.
 std::vector<std::string> notes_on_tiles(const RunConfig& config, const train::EngineConfig& settings);
 
 }  // namespace lockstep::app

@@ -15,16 +15,16 @@ namespace lockstep::app {
 
 struct Standing {
   int rank = 0;
-  std::vector<std::string> hosts;   ///< of every rank
+  std::vector<std::string> hosts;   ///< the host of every rank
   std::string_view device = "cpu";  ///< its kind, the same on every rank
   std::string_view transport;
   std::string scheduler = "LOCAL";  ///< or PBS, SLURM
   std::string hostfile;             ///< empty: none
-  std::string launch_command;       ///< that launch made; empty: another way
+  std::string launch_command;       ///< the command that launch made; empty: it was started in another way
   std::string machine;              ///< by the host's name (launch/known_machines); empty: the host
-  int devices = 0;                  ///< of a node; 0: as many as it has ranks
-  int job_devices = 0;              ///< of all nodes that the job has; 0: those of the nodes that ranks run on
-  int servers = 0;                  ///< of the ranks, those that do not train
+  int devices = 0;                  ///< devices of a node; 0: as many as it has ranks
+  int job_devices = 0;              ///< devices of all nodes of the job; 0: those of the nodes that ranks run on
+  int servers = 0;                  ///< ranks that do not train
 
   int ranks() const { return static_cast<int>(hosts.size()); }
   std::vector<std::string> nodes() const;  ///< each host once, in order of rank

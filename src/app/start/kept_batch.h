@@ -14,7 +14,7 @@ namespace lockstep::app {
 
 /// Sets optimizer.gas so that `ranks` that train take `kept` samples a step. Returns why that cannot be.
 std::vector<Problem> keep_global_batch(RunConfig& config, std::int64_t kept, std::int64_t ranks);
-/// The checkpoint's; the log is told of a change.
+/// The same with the samples of a step that the checkpoint's run took. The log is told of a change.
 std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log);
 
 }  // namespace lockstep::app

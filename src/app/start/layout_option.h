@@ -22,7 +22,7 @@ struct LayoutOption {
   void declare(CommandLine& line, const std::string& meaning, const std::string& shared);
   /// The layout that the words name. `allowed`: these alone make sense; empty: all.
   void read(std::vector<Problem>& problems, const std::vector<std::string_view>& allowed = {});
-  /// For RankOptions: under mpiexec the ranks are there.
+  /// The number for RankOptions. Under mpiexec the ranks are there already.
   std::int64_t ranks_to_start() const;
 };
 

@@ -14,7 +14,7 @@ namespace lockstep::app {
 
 /// The settings with which a run reads such windows as they are, and documents do not see each other.
 std::vector<std::string> settings_for(const data::Packing& packing);
-/// Those that the run does not have, and what keeps train.objective from this text.
+/// Which of those settings the run does not have, and what keeps train.objective from this text.
 std::vector<Problem> check_text(const RunConfig& config, const data::Corpus& corpus);
 
 }  // namespace lockstep::app

@@ -13,7 +13,8 @@
 
 namespace lockstep::app {
 
-/// Ranks that neighbours have on each host when every host has as many, by the host of each rank; 0 when not.
+/// Ranks on each host, where all hosts have as many and the ranks of a host are neighbours; else 0. `hosts`: the host of each
+/// rank.
 int ranks_per_host(const std::vector<std::string>& hosts);
 
 /// Ranks of a host as the settings, else the launcher, say it; null: neither does.
@@ -26,8 +27,8 @@ std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks);
 /// What is wrong with a run of `ranks` ranks: their roles, and that layout.
 std::vector<Problem> check_ranks(const RunConfig& config, std::int64_t ranks);
 
-/// How `trainers` ranks, `per_host` on each host, would share them: of a plan that is shown, for no rank is asked. `on_host`:
-/// their devices' memory is the host's. Throws UserError as the next one.
+/// The plan by which `trainers` ranks, `per_host` on each host, would share a run. It is for showing: no rank is asked.
+/// `on_host`: their devices' memory is the host's. Throws UserError for a layout that the ranks cannot have.
 layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, std::int64_t trainers, int per_host,
                              bool on_host);
 /// How `trainers`, each with such a device, share the model and its samples. What is offloaded to the host's memory stays where

@@ -240,7 +240,7 @@ std::vector<Problem> settle_tokens(app::RunConfig& config, const Names& asked, s
   if (!each) return {};  // refused as a step that cannot be counted
   if (const std::int64_t below = wanted / *each * *each; wanted != below) {
     const std::string nearest = below > 0 ? fmt::format("{} or {}", below, below + *each) : std::to_string(*each);
-    return {{fmt::format("train.tokens_per_step = {}: a micro-batch of every replica has {} tokens (model.batch_size = {} x "
+    return {{fmt::format("train.tokens_per_step = {}: micro-batches of all replicas have {} tokens (model.batch_size = {} x "
                          "model.block_size = {} x {}), and they do not divide it",
                          wanted, *each, config.model.batch_size, config.model.block_size, replicas),
              fmt::format("train.tokens_per_step={}", nearest)}};

@@ -1,7 +1,8 @@
 #pragma once
 
-// From files and the command line to a RunConfig. Order: defaults, the DeepSpeed file that train.ds_config_path names, files,
-// nanoGPT's, group=option, single settings in whichever grammar; each from left to right, so that a later one wins.
+// From files and the command line to a RunConfig. A later one of these wins: defaults, the DeepSpeed file that
+// train.ds_config_path names, files, nanoGPT's, group=option, single settings in whichever grammar. Each kind is read from left
+// to right.
 
 #include <cstdint>
 #include <functional>
@@ -17,8 +18,8 @@ namespace lockstep::settings {
 struct Resolved {
   app::RunConfig config;
   std::vector<std::string> warnings, notes;  // for the log
-  /// A line for each setting that was asked for and changes nothing, with the reason: of words every one, of files and bundles
-  /// those with another value than without them.
+  /// A line for each setting that was asked for and changes nothing, with the reason. Words are all told of. Settings of files
+  /// and bundles are told of where their value is another than without them.
   std::vector<std::string> idle = {};
   bool chosen = false;  ///< Sources::choice counts
 
@@ -31,19 +32,19 @@ struct Sources {
   std::vector<std::string> files;
   std::vector<std::string> overrides;     ///< nanoGPT's --name=value among them
   std::vector<std::string> nanogpt = {};  ///< FILE.py (settings/nanogpt)
-  /// That a training has: DeepSpeed's train_batch_size and nanoGPT's gradient_accumulation_steps count what all do. Null: not
-  /// known, and nothing follows from it.
+  /// Ranks of the training. DeepSpeed's train_batch_size and nanoGPT's gradient_accumulation_steps count what all of them do.
+  /// Null: the number is not known, and nothing follows from it.
   std::optional<std::int64_t> ranks = {};
   /// Settings for a new run of which nothing says model or length, below all others; empty: the defaults.
   std::vector<std::string> choice = {};
 
-  /// Declares both on a command line; `this` must live until its parse().
+  /// Declares --config and the overrides on a command line; `this` must live until its parse().
   void declare(app::CommandLine& line);
   void declare_nanogpt(app::CommandLine& line);
 };
 
-/// What a command's word DATA stands for: a folder of prepared text ("data.dir=..."), or a text, which is prepared into a folder
-/// that its content names. Throws UserError for what is neither, and where `overrides` name other data.
+/// The settings that a command's word DATA stands for. DATA is a folder of prepared text ("data.dir=..."), or a text, which is
+/// prepared into a folder that its content names. Throws UserError for what is neither, and where `overrides` name other data.
 std::vector<std::string> data_settings(const std::string& data, const std::vector<std::string>& overrides);
 
 /// Throws one UserError with every problem found, those that `also` finds included.

@@ -21,15 +21,15 @@ struct Start {
   std::optional<checkpoint::Choice> checkpoint;  ///< empty with published weights, and where start values are drawn
 };
 
-/// As the settings say: of checkpoints rank 0 chooses one, for all; what a resumed run left in the memory of hosts comes first.
-/// `run`: the run's folder. Collective.
+/// The start that the settings ask for. Rank 0 chooses a checkpoint, for all. What a resumed run left in the memory of hosts
+/// comes first. `run`: the run's folder. Collective.
 Start choose_start(const RunConfig& config, const io::Path& run, Session& session, Log& log);
 
-/// Puts what it means in the place of numerics.bf16=auto: what a resumed run has, else what the session's ranks chose.
+/// Replaces numerics.bf16=auto by what it means: what a resumed run has, else what the session's ranks chose.
 void settle_bf16_order(RunConfig& config, const Start& start, const Session& session);
 
-/// A resumed run's text has lost its description where the run had one and `vocabulary`, the model's, is another without. Throws
-/// UserError.
+/// Throws UserError where a resumed run's text has lost its description. The run had one, and without it the text gives
+/// `vocabulary`, which is not the checkpoint's.
 void demand_description(const Start& start, const io::Path& text, std::int64_t vocabulary);
 
 /// What the run's checkpoints keep, beside its settings, to know it again (same_run.h), on rank 0. A resume of another run is
@@ -38,8 +38,8 @@ void demand_description(const Start& start, const io::Path& text, std::int64_t v
 Json identify_run(const RunConfig& config, const Start& start, std::int64_t vocabulary, std::vector<Problem> problems,
                   Session& session, Log& log);
 
-/// Sets the weights (and on a resume, everything) of every rank that trains, the same on all; where the run then stands. Each
-/// rank draws its own or reads a part, or rank 0 sends all (parallel.broadcast_start). Collective over the engine's ranks.
+/// Sets the weights (and on a resume, everything) of every rank that trains, the same on all. Returns where the run then stands.
+/// Each rank draws its own or reads a part, or rank 0 sends all (parallel.broadcast_start). Collective over the engine's ranks.
 train::RunState load_start(const RunConfig& config, const Start& start, train::Engine& engine, Session& session, Log& log);
 
 }  // namespace lockstep::app

@@ -14,11 +14,11 @@
 
 namespace lockstep::app {
 
-/// What this rank reads of the text: of one that was cut ahead of time no more than its shard, and nothing where others read for
-/// it. Rank 0 vouches for what all read. Collective.
+/// What this rank reads of the text. It reads no more than its shard of a text that was cut ahead of time, and nothing where
+/// others read for it. Rank 0 vouches for what all read. Collective.
 data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& session, Log& log);
 
-/// What a text says of itself; `problems` gets what of it the settings cannot have.
+/// What a text says of itself. `problems` gets what the settings cannot have of it.
 TextFacts text_facts(const RunConfig& config, const data::Corpus& corpus, std::vector<Problem>& problems);
 
 /// What a run would say of its text before it trains. A text that is not there, or cut for each rank, is not looked at.

@@ -35,7 +35,7 @@ struct Change {
 struct Comparison {
   std::vector<Problem> problems;     ///< why this is another run
   std::vector<Change> changes;       ///< what it learns otherwise from here on
-  std::string other_program;         ///< that wrote the checkpoint; empty: this one, or it is not known
+  std::string other_program;         ///< the program that wrote the checkpoint; empty: this one, or it is not known
   std::vector<std::string> unknown;  ///< what an older checkpoint does not say and cannot be compared
 };
 
@@ -48,8 +48,8 @@ bool stored_canonical(const checkpoint::Manifest& manifest);
 /// Compares this run with the run that the checkpoint in `folder` is of.
 Comparison compare_runs(const RunIdentity& now, const checkpoint::Manifest& manifest, const std::string& folder);
 
-/// What checkpoints keep of a run to compare it by, settings aside, as members of the manifest's `run`; `before`: the manifest
-/// that it goes on from, or null.
+/// What checkpoints keep of a run, beside its settings, to compare it by: members of the manifest's `run`. `before`: the manifest
+/// that the run goes on from, or null.
 Json identity_json(const RunIdentity& now, const std::vector<Change>& changes, const checkpoint::Manifest* before);
 
 /// The keys of the settings table by what a resume does with them, as the table in docs/checkpoint-format.md.

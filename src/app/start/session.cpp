@@ -97,7 +97,7 @@ comm::CoreSharing without_servers(const RankOptions& options, const comm::Commun
   return sharing.rank < others ? comm::CoreSharing{sharing.rank, others} : comm::CoreSharing{sharing.rank - others, servers};
 }
 
-// One of `place.cores.ranks` ranks that have `cores` between them.
+// Runs the body on one of `place.cores.ranks` ranks of this host, which have `cores` between them.
 void run_rank(const RankOptions& options, comm::Communicator& world, Transport transport, const std::vector<int>& cores,
               const comm::HostPlace& place, const std::function<void(Session&)>& body) {
   const comm::CoreSharing sharing = without_servers(options, world, place.cores);
@@ -110,7 +110,7 @@ void run_rank(const RankOptions& options, comm::Communicator& world, Transport t
   body(session);
 }
 
-// Rank 0 prepares, however long that takes: meanwhile it tells the others that it is alive, so that they can tell it from one
+// Rank 0 prepares, however long that takes. Meanwhile it tells the others that it is alive, so that they do not take it for one
 // that is not. Collective.
 void prepare_on_lead(const std::function<void()>& prepare, comm::Communicator& world, double timeout) {
   std::exception_ptr error;

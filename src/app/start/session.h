@@ -1,7 +1,7 @@
 #pragma once
 
-// What a command that computes needs on one rank: device, kernels and communicators, opened in order and closed in the opposite
-// one; and the ranks themselves.
+// What a command that computes needs on one rank: device, kernels and communicators. They are opened in order and closed in the
+// opposite one. The ranks themselves are started here, too.
 
 #include <cstdint>
 #include <functional>

@@ -13,8 +13,8 @@
 
 namespace lockstep::app {
 
-/// What the run keeps of a published model that its weights come from, at once or by way of checkpoints (published_files.h); null
-/// where there is none. `text`: the tokenizer of the run's text, or null. Collective over `world`.
+/// What the run keeps of the published model that its weights come from, at once or by way of checkpoints (published_files.h).
+/// Null: they come from none. `text`: the tokenizer of the run's text, or null. Collective over `world`.
 Json published_of(const RunConfig& config, const Start& start, const data::Tokenizer* text, comm::Communicator& world);
 
 /// Tokens that end a sample, as they end the texts that `generate` writes with the run's checkpoints. `vocabulary`: the model's.

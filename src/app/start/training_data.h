@@ -30,7 +30,7 @@ class TrainingData {
   TrainingData& operator=(const TrainingData&) = delete;
 
   void declare(Arena& arena);
-  /// What declare() will declare, of a text that may not be there yet.
+  /// Bytes that declare() will declare, for a text that may not be there yet.
   static std::int64_t bytes(const RunConfig& config, const train::EngineConfig& settings, const Session& session,
                             const comm::Communicator& group);
   /// Where samples are pairs: the reference's log-probability of each window's targets, for both texts. It is filled in before

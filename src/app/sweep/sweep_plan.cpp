@@ -61,7 +61,7 @@ std::vector<std::string> range_of(const std::string& word, const std::string& va
   return values;
 }
 
-/// Null: a bundle, or "ranks".
+/// Whether the values of `name` are texts, in which a colon makes no range. `key` is null for a bundle and for "ranks".
 bool takes_text(std::string_view name, const settings::Key* key) {
   return key != nullptr ? key->type == settings::Type::text : name != kRanks;
 }

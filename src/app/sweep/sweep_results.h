@@ -35,12 +35,12 @@ struct RunPlace {
   io::Path folder(const io::Path& sweep) const;
 };
 
-/// How long the ranks' exchange took, before runs on as many ranks.
+/// How long the ranks' all-reduce took, measured before runs on as many ranks.
 struct AllReduceSpread {
   std::int64_t ranks = 1, bytes = 0;
   double least = 0, median = 0, greatest = 0;  ///< seconds of the slowest rank
 };
-/// A line.
+/// The spread in a line.
 std::string to_text(const AllReduceSpread& spread);
 
 struct SweepResults {

@@ -134,8 +134,8 @@ ChosenRun choose_run(const ChoiceFacts& facts) {
   const double seconds = facts.minutes * 60 * static_cast<double>(steps * each) / best.tokens;
   const std::string all = tokens < best.tokens ? fmt::format(", {:.0f} times the text", times_the_text) : "";
   return {words_of(best.size, batch, steps, eval_batches),
-          fmt::format("Chosen for {} here: {} layers of width {} ({:.2f} M parameters), {} steps of {} tokens{}; --minutes 30, "
-                      "model=gpt2, or a recipe (--config FILE) change it",
+          fmt::format("Chosen for {} here: {} layers of width {} ({:.2f} M parameters), {} steps of {} tokens{}. "
+                      "Change it by --minutes 30, model=gpt2, or a recipe (--config FILE)",
                       duration(seconds), best.size.layers, best.size.width, best.parameters / 1e6, format_count(steps),
                       format_count(each), all)};
 }

@@ -22,7 +22,7 @@ class TaskLines final : public train::RunListener {
  public:
   /// `file`: of rank 0; null elsewhere. What `parts` refers to outlives this.
   TaskLines(std::vector<data::Task> tasks, const JudgeParts& parts, std::unique_ptr<io::AppendedFile> file);
-  /// On every rank.
+  /// Judges the model; is called on every rank.
   void evaluated(const train::Losses& losses, double begun) override;
 
  private:

@@ -28,8 +28,8 @@ RankOptions rank_options(const RunConfig& config, std::int64_t ranks);
 /// Where the settings name a data set, its tokens are fetched and prepared.
 void prepare_data(const RunConfig& config, Log& log);
 
-/// The whole training on this rank, on data that is prepared; rank 0 writes the run's folder and the summary, and returns what it
-/// has in it. Collective.
+/// The whole training on this rank, on data that is prepared. Rank 0 writes the run's folder and the summary. Returns what
+/// happened in the training. Collective.
 train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Session& session);
 
 }  // namespace lockstep::app

@@ -8,7 +8,7 @@
 
 namespace lockstep::app {
 
-/// Prints the verdict; 0 where the dump agrees, 1 where it does not. Throws UserError for a dump that cannot be judged.
+/// Prints the verdict. Returns 0 where the dump agrees, 1 where it does not. Throws UserError for a dump that cannot be judged.
 int verify_against(const std::string& dump, AnswerLine& line);
 
 }  // namespace lockstep::app

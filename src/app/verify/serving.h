@@ -9,7 +9,7 @@
 
 namespace lockstep::app {
 
-/// Prints the table; 0 where all texts are the same, else 1.
+/// Prints the table. Returns 0 where all texts are the same, else 1.
 int verify_serving(const std::vector<lab::VerifyModel>& models, AnswerLine& line);
 
 }  // namespace lockstep::app

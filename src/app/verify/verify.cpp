@@ -87,7 +87,7 @@ int verify(const Arguments& arguments) {
   Options options;
   AnswerLine line(
       "verify",
-      "Show that the layout does not change what a run learns: train small models in many layouts, each on ranks that "
+      "Show that the layout does not change what a run learns. Small models train in many layouts, each on ranks that "
       "are threads of this process. Every loss, gradient, weight and slot of the optimizer is compared with the "
       "training on one rank. Exit code 0: every layout keeps its promise. 1: one does not, or its run ended with an error. 2: "
       "the errors are ones that you can mend.");

@@ -14,14 +14,14 @@ namespace lockstep::app {
 std::string table_head(const lab::VerifyModel& model, int steps);
 /// A report as a line, and below it what is wrong.
 std::string table_line(const lab::LayoutReport& report);
-/// How many kept their promise, and how long it took.
+/// How many layouts kept their promise, and how long it took.
 std::string summary(const std::vector<lab::LayoutReport>& reports);
 /// Whether every layout keeps its promise; one whose run ended with an error has not shown it.
 bool all_hold(const std::vector<lab::LayoutReport>& reports);
-/// 0 where all hold, 1 where a promise is broken; else that of the errors.
+/// The exit code: 0 where all hold, 1 where a promise is broken; else that of the errors.
 int exit_code(const std::vector<lab::LayoutReport>& reports);
 
-/// A row a report, of keys alone: the text has table_line().
+/// A table with a row for each report, of keys alone: the text has table_line().
 Table table_of(const std::vector<lab::LayoutReport>& reports);
 /// One page that needs no other file.
 std::string to_html(const std::vector<lab::VerifyModel>& models, const std::vector<lab::LayoutReport>& reports);

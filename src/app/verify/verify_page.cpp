@@ -49,7 +49,7 @@ std::string to_html(const std::vector<lab::VerifyModel>& models, const std::vect
   const Verdict worst = worst_of(reports);
   std::string page = fmt::format(
       "<h1>lockstep verify: <span class=\"{}\">{}</span></h1>\n<p>{}</p>\n<p>Each layout trained the model of its table on ranks "
-      "that are threads; every loss, gradient, weight and slot of the optimizer was compared after every step. A layout that "
+      "that are threads. Every loss, gradient, weight and slot of the optimizer was compared after every step. A layout that "
       "only cuts, moves or makes again what another one keeps must equal it in <b>every bit</b>. One that adds in another order "
       "must follow one rank within a tolerance. Given that rank's gradients, it must update to the same bits.</p>\n",
       class_of(worst),

@@ -21,8 +21,8 @@ class WatchedRuns {
     std::shared_ptr<const std::string> body;  ///< of a report's page (report_body)
     std::uint64_t version = 0;                ///< another one for another body
   };
-  /// The runs as they are; `now`: else as they were a moment ago. Looking takes less than 0.4 % of one core's time. Thread-safe;
-  /// throws nothing but std::bad_alloc: what is wrong stands in the body.
+  /// The runs as they are where `now`, else as they were a moment ago. Looking takes less than 0.4 % of one core's time.
+  /// Thread-safe; throws nothing but std::bad_alloc: what is wrong stands in the body.
   Seen look(bool now = false);
 
  private:

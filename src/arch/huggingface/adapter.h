@@ -14,7 +14,7 @@
 
 namespace lockstep::arch::huggingface {
 
-/// A tensor of an adapter: it has the same elements in the same order there.
+/// A tensor of an adapter. Its published form has the same elements in the same order.
 struct AdapterTensor {
   std::string name, published;
   Shape shape;
@@ -23,8 +23,8 @@ struct AdapterTensor {
 /// All tensors of the model's adapters, in the order of its table.
 std::vector<AdapterTensor> adapter_tensors(const ModelConfig& config, Family family);
 
-/// What the files of an adapter have: those, and the matrices that are trained whole beside them, under their modules' names
-/// ("base_model.model.lm_head.weight"). A tied matrix stands there as token table and as head.
+/// The tensors in the files of an adapter: the adapter's own, and the matrices that are trained whole beside them. The latter
+/// have their modules' names ("base_model.model.lm_head.weight"). A tied matrix is there twice, as token table and as head.
 std::vector<AdapterTensor> tensors_of_files(const ModelConfig& config, Family family);
 
 /// adapter_config.json; `base`: which model the adapters are of, as PEFT's base_model_name_or_path has it.
@@ -34,8 +34,7 @@ Json adapter_config(const ModelConfig& config, Family family, const std::string&
 /// UserError, naming `what`, for methods and options that adapters do not have here.
 Adapter adapter_from_config(const Json& json, Family family, bool tied, std::string_view what);
 
-/// Where `json`, from a file adapter_config.json, says that other modules or blocks have adapters than its weights, `tensors`,
-/// do.
+/// Problems where other modules or blocks have adapters by adapter_config.json, which is `json`, than by its weights, `tensors`.
 std::vector<Problem> check_targets(const Json& json, std::span<const AdapterTensor> tensors, std::int64_t blocks,
                                    std::string_view what);
 

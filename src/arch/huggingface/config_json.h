@@ -15,8 +15,8 @@ struct PublishedModel {
   ModelConfig config;
 };
 
-/// Reads a config.json. Throws UserError, naming `what`, with all that is wrong. It names an architecture, a kind of rotary
-/// positions or another part that is not known. It names fields that are missing, of another type or impossible.
+/// Reads a config.json. Throws UserError, naming `what`, with all that is wrong. Parts that are not known are wrong, such as an
+/// architecture or a kind of rotary positions. So are fields that are missing, of another type or impossible.
 PublishedModel model_from_json(const Json& json, std::string_view what);
 
 /// The family that can say what the model is; throws UserError naming the parts for a model that none can.

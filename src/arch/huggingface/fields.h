@@ -30,30 +30,30 @@ class Fields {
 
   /// A whole number of at least 1 and at most `most`; without one, `otherwise`, or else the field is missing.
   std::int64_t size(std::string_view key, std::int64_t most, std::optional<std::int64_t> otherwise = std::nullopt);
-  /// At most 1e30.
+  /// A number above 0 and at most 1e30.
   double positive(std::string_view key, std::optional<double> otherwise = std::nullopt);
   bool flag(std::string_view key, bool otherwise);
   std::string text(std::string_view key, std::string otherwise);
   /// Whole numbers: one, or a list of them.
   std::vector<std::int64_t> numbers(std::string_view key);
-  /// Numbers above 0 and at most 1e30, a list.
+  /// A list of numbers above 0 and at most 1e30.
   std::vector<double> positives(std::string_view key);
   /// Texts: one, or a list of them.
   std::vector<std::string> texts(std::string_view key);
-  /// Null when the member is missing or null.
+  /// The member; null when it is missing or null.
   const Json* present(std::string_view key);
-  /// The first of several names of one thing that is there, or else the first. Those that are there must agree.
+  /// The first name of one thing that is there, or else the first of all. Those that are there must agree.
   std::string_view one_of(std::initializer_list<std::string_view> keys);
 
   void refuse(std::string problem, std::string remedy = "this version does not compute it");
   void wrong(std::string_view key, const Json& value, std::string_view rule);
-  /// Refuses another value than the one that is computed.
+  /// Refuses another value than the one that is computed, row by row.
   void demand(std::span<const OnlyValue> rows);
-  /// These change nothing of what is computed.
+  /// Accepts members that change nothing of what is computed.
   void pass(std::span<const std::string_view> keys);
   /// Refuses every member that nothing above has named, unless it is null or false: the first ones by name.
   void refuse_unknown(std::string_view remedy);
-  /// The problems of an object within this one are this one's.
+  /// Adds the problems of an object within this one.
   void take(Fields& inner);
 
   std::vector<Problem> problems;

@@ -1,9 +1,8 @@
 #pragma once
 
-// The keys of config.json that no shape follows from, a table a family: those of which one value alone is computed, and those
-// that change nothing. What config_read asks for is known besides; every other key is refused. Names and defaults are
-// transformers' 5.24: configuration_utils.py and models/*/configuration_*.py, with what published files have of
-// older versions.
+// The keys of config.json that no shape follows from, a table for each family. Some have one value alone that is computed, others
+// change nothing. What config_read asks for is known besides; every other key is refused. Names and defaults are transformers'
+// 5.24: configuration_utils.py and models/*/configuration_*.py. Keys of older versions in published files are added.
 
 #include <span>
 #include <string_view>

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a config.json says about rotary positions. transformers 5 has all of it in "rope_parameters"; before, "rope_theta" stood
+// What a config.json says about rotary positions. In transformers 5 all of it is in "rope_parameters". Before, "rope_theta" stood
 // beside "rope_scaling", whose kind was its "type", later its "rope_type".
 
 #include <string_view>
@@ -16,8 +16,8 @@ inline constexpr std::int64_t most_positions = 1 << 30;
 
 /// Reads config.rope, whose theta counts where nothing says one.
 void read_rope(Fields& fields, const Json& json, ModelConfig& config, std::string_view what);
-/// The same of layers that see a window by themselves, which have a base of their own: "rope_local_base_freq", or transformers
-/// 5's two objects in "rope_parameters" (Gemma3TextConfig). `local_theta` counts where nothing says one.
+/// Reads config.rope where layers that see a window have a base of their own (Gemma3TextConfig). The base is
+/// "rope_local_base_freq", or transformers 5 has two objects in "rope_parameters". `local_theta` counts where nothing says one.
 void read_layered_rope(Fields& fields, const Json& json, ModelConfig& config, std::string_view what, double local_theta);
 /// "rope_scaling" of a model with contexts of `positions`; null without one. LongRoPE's original context is left to the caller.
 Json rope_json(const Rope& rope, std::int64_t positions);

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 14> family_names{"gpt2",  "llama",   "mis
                                                         "qwen3", "smollm3", "gemma",   "gemma2",     "gemma3_text",
                                                         "olmo2", "granite", "rasbt",   "rasbt_fused"};
 
-/// A '#' in a name is the block's number. q, k, v and gate, up are one parameter of ours and have a name for each part.
+/// A '#' in a name is the block's number. Our parameter of q, k and v, and that of gate and up, have a name for each part.
 struct Row {
   Role role;
   std::array<std::string_view, 3> names;

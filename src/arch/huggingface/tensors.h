@@ -34,15 +34,15 @@ enum class Family : std::uint8_t {
   rasbt_fused
 };
 constexpr bool is_gemma(Family family) { return family == Family::gemma || family == Family::gemma2 || family == Family::gemma3; }
-/// Whether the family's models have norms behind their branches, too.
+/// Whether the family's models have norms behind their branches as well.
 constexpr bool has_post_norms(Family family) {
   return family == Family::gemma2 || family == Family::gemma3 || family == Family::olmo2;
 }
-/// Whether its config.json has the activation as "hidden_activation"; others have "hidden_act", the first Gemma both.
+/// Whether the family's config.json has the activation as "hidden_activation". Others have "hidden_act", the first Gemma both.
 constexpr bool has_hidden_activation(Family family) { return family == Family::gemma2 || family == Family::gemma3; }
-/// Those that a config.json can name.
+/// The families that a config.json can name.
 std::span<const Family> all_families();
-/// As "model_type" says it.
+/// The family's name in "model_type".
 std::string_view name_of(Family family);
 std::optional<Family> family_named(std::string_view name);
 
@@ -50,7 +50,7 @@ std::optional<Family> family_named(std::string_view name);
 struct Part {
   std::string name;
   Shape shape;                 ///< as published
-  std::int64_t first_row = 0;  ///< of the parameter
+  std::int64_t first_row = 0;  ///< row of the parameter
   std::int64_t rows = 0;
   bool transposed = false;  ///< published as [in, out]
 };
@@ -67,10 +67,10 @@ struct TensorTable {
   std::vector<Part> zeros;            ///< biases that the family has and the model lacks
 };
 
-/// Without the model's adapters.
+/// The tensors of a model without its adapters.
 TensorTable tensor_table(const ModelConfig& config, Family family);
 
-/// What the names of the family's tensors start with, and lack where a model was saved without its head; may be empty.
+/// What the names of the family's tensors start with; they lack it where a model was saved without its head. It may be empty.
 std::string_view optional_prefix(Family family);
 /// The names of the token table and of the head's matrix: the same tensor in a tied model.
 std::string_view token_table_name(Family family);

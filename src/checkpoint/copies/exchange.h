@@ -22,17 +22,17 @@ Neighbours neighbours_of(const std::vector<std::string>& hosts, int rank);
 
 class Exchange {
  public:
-  /// Buffers are in `room`, of at least `least_parts` times part_bytes. The longer a step of `step_seconds` is, the more goes at
-  /// a time. The arguments outlive this. Collective over `ranks`.
+  /// The buffers are in `room`, of at least `least_parts` times part_bytes. The longer a step of `step_seconds` is, the more
+  /// bytes go at a time. The arguments outlive this. Collective over `ranks`.
   Exchange(comm::Communicator& ranks, const Neighbours& neighbours, const io::Path& folder, const Piece& own, const Tensor& room,
            double step_seconds);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
   static constexpr std::int64_t least_parts = 4;
 
-  /// The thread has not done yet what advance() would wait for.
+  /// Whether the thread still does what advance() would wait for.
   bool busy() const { return job_ && !job_->done(); }
-  /// Goes on; true when the other rank's piece is here and its file is written. Collective.
+  /// Goes on with the exchange. True when the other rank's piece is here and its file is written. Collective.
   bool advance();
   /// Ends what is under way; nothing more comes. Collective.
   void stop();

@@ -20,13 +20,13 @@ namespace lockstep::checkpoint {
 struct CopiedPart {
   std::string tensor;
   std::int64_t first = 0, rows = 1, columns = 0, stride = 0;
-  std::uint64_t checksum = 0;  ///< their share of the tensor's
+  std::uint64_t checksum = 0;  ///< the elements' share of the tensor's checksum
 };
 
 /// What one rank wrote.
 struct Piece {
-  int rank = 0, ranks = 1;  ///< of those that wrote the copy
-  std::string follows;      ///< mark_of() the run's last checkpoint then
+  int rank = 0, ranks = 1;  ///< ranks that wrote the copy
+  std::string follows;      ///< mark_of() the run's last checkpoint when the copy was made
   std::vector<CopiedPart> parts;
 };
 
@@ -34,13 +34,13 @@ struct Piece {
 std::string mark_of(const io::Path& checkpoint);
 
 std::string piece_text(const Piece& piece);
-/// Throws UserError where the text is damaged.
+/// Reads a piece's text. Throws UserError where it is damaged.
 Piece parse_piece(std::string_view text, std::string_view path);
-/// Into a copy's folder, at once or not at all.
+/// Writes a piece into a copy's folder, at once or not at all.
 void write_piece(const io::Path& folder, const Piece& piece);
 std::vector<io::Path> pieces_in(const io::Path& folder);
 
-/// The files of a copy, open for the elements of pieces. Several threads at once.
+/// The files of a copy, open for the elements of pieces. Several threads may use them at once.
 class CopyFiles {
  public:
   /// Throws UserError where the folder or the headers of its files are damaged.
@@ -48,9 +48,10 @@ class CopyFiles {
 
   const Manifest& manifest() const { return reader_.manifest(); }
   std::size_t bytes_of(const CopiedPart& part) const;
-  /// Fills `bytes`, which stay the values of what is returned. Throws SystemError where the files have others than were written.
+  /// Fills `bytes`, which stay the values of what is returned. Throws SystemError where the files have other elements than were
+  /// written.
   HeldTensor read(const CopiedPart& part, std::span<std::byte> bytes) const;
-  /// Throws SystemError where these are others than were written.
+  /// Writes the part by way of `bytes`. Throws SystemError where its elements are others than were written.
   void write(const CopiedPart& part, std::span<std::byte> bytes);
 
  private:

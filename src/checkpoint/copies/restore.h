@@ -13,7 +13,7 @@ namespace lockstep::checkpoint {
 
 struct FoundCopies {
   std::optional<SaveReport> restored;  ///< the newest whole copy, which is a checkpoint of the run now
-  std::vector<std::string> ignored;    ///< why others were not taken: to warn about
+  std::vector<std::string> ignored;    ///< why other copies were not taken: to warn about
 };
 
 /// Looks in each rank's `place` for copies that follow `last`, the newest checkpoint of `run`. The newest copy counts whose

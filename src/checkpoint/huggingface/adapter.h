@@ -34,7 +34,7 @@ class AdapterFolder final : public WeightSource {
   /// Throws UserError for files that are missing or damaged, options that are not known here, and weights that are not finite. It
   /// also refuses tensors that are missing, of other modules or of another shape than the model's.
   AdapterFolder(const io::Path& path, const arch::ModelConfig& model);
-  /// What the model has with it.
+  /// The adapters that the model has with these files.
   const arch::Adapter& adapter() const { return adapter_; }
   /// Whether the files have this tensor of ours.
   bool has(std::string_view name) const { return tensors_.contains(name); }
@@ -45,7 +45,7 @@ class AdapterFolder final : public WeightSource {
   std::map<std::string, AdapterValues, std::less<>> tensors_;  ///< by our names
 };
 
-/// A model's weights from `base`, and what `adapter` has from there; null: adapters stay as they are. Both outlive this.
+/// A model's weights from `base`, and the adapters from `adapter`; null: adapters stay as they are. Both outlive this.
 class AdaptedSource final : public WeightSource {
  public:
   AdaptedSource(const WeightSource& base, const AdapterFolder* adapter) : base_(base), adapter_(adapter) {}
@@ -56,12 +56,12 @@ class AdaptedSource final : public WeightSource {
   const AdapterFolder* adapter_;
 };
 
-/// The adapters of a checkpoint, to be added to the matrices that they are beside. In fp64, rounded once to fp32.
+/// The adapters of a checkpoint, to be added to the matrices that they are beside. Sums are in fp64, rounded once to fp32.
 class AdapterMerge {
  public:
   /// Throws UserError for damaged tensors. Without adapters nothing is ever added.
   AdapterMerge(const Reader& reader, const arch::ModelConfig& model);
-  /// Adds to elements [first, first + values.size()), whole rows, of a matrix. Several threads at once.
+  /// Adds to elements [first, first + values.size()), whole rows, of a matrix. Several threads may call it at once.
   void add(const std::string& matrix, std::int64_t first, std::span<float> values) const;
 
  private:

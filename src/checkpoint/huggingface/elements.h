@@ -23,7 +23,7 @@ inline float to_float(Float16 x) {
   return std::bit_cast<float>(sign | magnitude);
 }
 
-/// To the nearest, ties to even; from 65520 on infinity; NaN stays NaN.
+/// Rounds to the nearest, ties to even. From 65520 on the result is infinity; NaN stays NaN.
 inline Float16 to_float16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = bits >> 16U & 0x8000U, magnitude = bits & 0x7fffffffU;
@@ -41,15 +41,15 @@ enum class ElementType : std::uint8_t { f32, f16, bf16, q8_0 };
 /// The types of the names "F32", "F16", "BF16" (of safetensors and GGUF) and "Q8_0"; nothing for another.
 std::optional<ElementType> element_type(std::string_view stored_name);
 std::string_view stored_name(ElementType type);
-/// Elements that are stored together: 1, or 32.
+/// Elements that are stored together: 32 for q8_0, else 1.
 std::size_t block_of(ElementType type);
 /// The bytes that so many elements take; they are whole blocks.
 std::size_t bytes_of(ElementType type, std::size_t elements);
 
-/// Exact. `from` has the bytes of to.size() elements, whole blocks of them.
+/// Converts to float, exactly. `from` has the bytes of to.size() elements, whole blocks of them.
 void widen(std::span<const std::byte> from, ElementType type, std::span<float> to);
-/// To the nearest, ties to even (q8_0: away from zero, as ggml's ggml_quantize_chunk() has it). `to` has room for from.size()
-/// elements, whole blocks of them. Whether every finite value is still finite.
+/// Rounds to the nearest, ties to even (q8_0: away from zero, as ggml's ggml_quantize_chunk() has it). `to` has room for
+/// from.size() elements, whole blocks of them. Returns whether every finite value is still finite.
 [[nodiscard]] bool round_to(std::span<const float> from, ElementType type, std::span<std::byte> to);
 
 }  // namespace lockstep::checkpoint::huggingface

@@ -15,7 +15,7 @@ namespace lockstep::checkpoint::huggingface {
 
 struct ExportOptions {
   std::optional<ElementType> type;                              ///< none: what the checkpoint holds
-  std::uint64_t shard_bytes = 5'000'000'000;                    ///< a file grows no larger, but for a single tensor that is
+  std::uint64_t shard_bytes = 5'000'000'000;                    ///< a file grows no larger, unless a single tensor is larger
   std::vector<std::pair<std::string, std::string>> texts = {};  ///< further files: name, perhaps in a folder, and content
   /// Members for config.json: ids of the tokens that begin and end a text, and how many positions the published model had.
   Json generation = Json::Object{};
@@ -32,8 +32,8 @@ struct ExportReport {
 
 /// The type of a checkpoint's weights. Throws UserError where it has other tensors than the table.
 ElementType stored_type(const Reader& reader, const arch::huggingface::TensorTable& table);
-/// Hands over every element of a checkpoint's parameters as Weights::for_each_piece() does, each tensor compared with its
-/// checksum, adapters added. Throws UserError: a damaged tensor, weights that are not finite.
+/// Hands over every element of a checkpoint's parameters as Weights::for_each_piece() does. Each tensor is compared with its
+/// checksum, and adapters are added. Throws UserError: a damaged tensor, weights that are not finite.
 void for_each_piece(const Reader& reader, const arch::huggingface::TensorTable& table, Team& team, const Weights::Take& take);
 
 /// Writes config.json, model.safetensors (or numbered files and their index) and the further files into a new folder. Every

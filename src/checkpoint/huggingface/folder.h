@@ -1,7 +1,7 @@
 #pragma once
 
-// The files of a published model: config.json and safetensors, one or several with an index; or a GGUF file, which is read as if
-// it were those.
+// The files of a published model: config.json and safetensors, one or several with an index. A GGUF file is read as if it were
+// those.
 
 #include <cstdint>
 #include <map>
@@ -32,15 +32,15 @@ bool is_published(const io::Path& path);
 
 class Folder {
  public:
-  /// A folder, a safetensors file with config.json beside it, or a GGUF file. Reads all headers. Throws UserError: files that are
-  /// missing, damaged or of another kind, an index that contradicts the files.
+  /// Opens a folder, a safetensors file with config.json beside it, or a GGUF file. Reads all headers. Throws UserError: files
+  /// that are missing, damaged or of another kind, an index that contradicts the files.
   explicit Folder(const io::Path& path);
 
-  const io::Path& path() const { return path_; }  ///< of a GGUF file, its own
+  const io::Path& path() const { return path_; }  ///< the folder; for a GGUF file, its own path
   const Json& config() const { return config_; }
-  /// What says so: config.json's path, or a GGUF file's.
+  /// The file that says what config() has: config.json's path, or a GGUF file's.
   std::string config_path() const { return gguf_ ? path_.string() : (path_ / config_file).string(); }
-  /// What a GGUF file says of what else a folder has: texts by the names of their files.
+  /// What a GGUF file has in place of a folder's other files: texts by the names of these files.
   const Json& texts() const { return texts_; }
 
   struct Stored {
@@ -49,11 +49,11 @@ class Folder {
     // These two are true in GGUF files alone.
     bool rows = false;    ///< a matrix is [out, in] even where the family has it the other way round
     bool paired = false;  ///< the rows of each head stand in pairs (StoredPart)
-    float added = 0;      ///< the file has so much more
+    float added = 0;      ///< the file's elements are so much larger
   };
   /// The tensor of that name, or null.
   const Stored* find(std::string_view name) const;
-  /// In alphabetical order.
+  /// The names of all tensors, in alphabetical order.
   std::vector<std::string> names() const;
 
  private:

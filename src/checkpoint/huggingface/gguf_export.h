@@ -13,8 +13,8 @@
 namespace lockstep::checkpoint::huggingface {
 
 struct GgufOptions {
-  std::optional<ElementType> type;  ///< of matrices; none: what the model is stored in
-  Json pairs = Json::Object{};      ///< beside those that say what the model is
+  std::optional<ElementType> type;  ///< type of matrices; none: what the model is stored in
+  Json pairs = Json::Object{};      ///< further pairs, beside those that say what the model is
 };
 
 /// Writes a file that is not there yet. Vectors and learned positions stay F32, as llama.cpp has them; where a row is no multiple

@@ -36,18 +36,18 @@ struct StoredPart {
   io::File* file;  ///< not owned
   std::uint64_t offset;
   ElementType type;
-  /// Above 0: the rows of each head of so many stand in pairs, 0, D/2, 1, D/2 + 1, ..., as llama.cpp turns neighbours.
+  /// Above 0: so many heads, whose rows stand in pairs each, 0, D/2, 1, D/2 + 1, ..., as llama.cpp turns neighbours.
   std::int64_t paired = 0;
-  float added = 0;  ///< the file has so much more
+  float added = 0;  ///< the file's elements are so much larger
 
   std::int64_t columns() const { return part.shape.rank() < 2 ? 1 : part.transposed ? part.shape[0] : part.shape[1]; }
   std::int64_t elements() const { return part.shape.elements(); }
 
-  /// Elements [first, first + to.size()), counted in rows of columns().
+  /// Reads elements [first, first + to.size()), counted in rows of columns().
   void read(std::int64_t first, std::span<float> to, Scratch& scratch) const;
-  /// The same range, written. Whether every finite value is still finite in the file's type.
+  /// Writes the same range. Returns whether every finite value is still finite in the file's type.
   [[nodiscard]] bool write(std::int64_t first, std::span<const float> from, Scratch& scratch) const;
-  /// The same of what the file has.
+  /// Reads the same range as the file has it, with what is `added`.
   void read_stored(std::int64_t first, std::span<float> to, Scratch& scratch) const;
   [[nodiscard]] bool write_stored(std::int64_t first, std::span<const float> from, Scratch& scratch) const;
 };
@@ -55,10 +55,10 @@ struct StoredPart {
 /// Writes pieces of a model's parameters into the parts that they are published as.
 class PartWriter {
  public:
-  /// `parts`: of each parameter of the table, which outlives this.
+  /// `parts`: the parts of each parameter of the table. The table outlives this.
   PartWriter(const arch::huggingface::TensorTable& table, std::vector<std::vector<StoredPart>> parts)
       : table_(table), parts_(std::move(parts)) {}
-  /// Elements from `first` on, whole rows, of parameter `index`. Several threads at once.
+  /// Writes elements from `first` on, whole rows, of parameter `index`. Several threads may call it at once.
   void write(std::size_t index, std::int64_t first, std::span<const float> values);
   /// Throws UserError where the files' type could not hold a weight; `limit`: "above 65504, which fp16 cannot hold".
   void demand_fit(std::string_view limit, const std::string& remedy) const;
@@ -66,7 +66,7 @@ class PartWriter {
  private:
   const arch::huggingface::TensorTable& table_;
   std::vector<std::vector<StoredPart>> parts_;
-  std::atomic<std::int64_t> too_large_ = -1;  ///< a parameter that does not fit
+  std::atomic<std::int64_t> too_large_ = -1;  ///< index of a parameter that does not fit
 };
 
 }  // namespace lockstep::checkpoint::huggingface

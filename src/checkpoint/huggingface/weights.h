@@ -18,15 +18,15 @@ namespace lockstep::checkpoint::huggingface {
 
 class Weights final : public WeightSource {
  public:
-  /// Opens what Folder opens. Throws UserError: what Folder throws, a config.json that
-  /// is not understood, and tensors that are missing, unknown, or of another shape or type than the model's.
+  /// Opens what Folder opens, and throws what it throws. Throws UserError for a config.json that is not understood. It also
+  /// refuses tensors that are missing, unknown, or of another shape or type than the model's.
   explicit Weights(const io::Path& path);
 
   const Folder& folder() const { return folder_; }
   const arch::ModelConfig& config() const { return model_.config; }
   /// The parameters, in the order of the model's table.
   const std::vector<arch::huggingface::Parameter>& parameters() const { return table_.parameters; }
-  /// The type that the first of them is stored in.
+  /// The type that the first parameter is stored in.
   ElementType type() const { return parts_.front().front().type; }
   /// What was decided where the files contradict themselves: to warn about.
   const std::vector<std::string>& warnings() const { return warnings_; }
@@ -34,7 +34,7 @@ class Weights final : public WeightSource {
   /// Fills ranges of fp32 or bf16. A model with a shorter table of learned positions gets the first rows of the stored one.
   std::unique_ptr<RangeReader> read_model(std::span<const LogicalTensor> weights) const override;
 
-  /// Elements [first, first + values.size()) of parameter `index`.
+  /// Takes elements [first, first + values.size()) of parameter `index`.
   using Take = std::function<void(std::size_t index, std::int64_t first, std::span<float> values)>;
   /// Hands over every element of every parameter, in pieces of 4 MiB; several threads at once. Throws UserError when some are
   /// not finite.

@@ -21,8 +21,8 @@ class AddedTokenFinder {
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
 
   bool empty() const { return tokens_.empty(); }
-  /// Calls take(part, id) for each token and for what is between them, from left to right; a token's part is empty, and what is
-  /// no token has the id -1.
+  /// Calls take(part, id) for each token and for what is between them, from left to right. A token's part is empty; text between
+  /// tokens has the id -1.
   template <class Take>
   void split(std::string_view text, const Take& take) const {
     std::size_t done = 0;
@@ -55,9 +55,9 @@ class AddedTokenFinder {
 /// Where a text may be cut (words.h) when it has these tokens: not where one of them could reach over the cut.
 class Boundaries {
  public:
-  /// Where may_cut(a, b) is false, no cut stands between a letter or digit `a` and `b`, a blank or line feed.
+  /// Where may_cut(a, b) is false there is no cut between a letter or digit `a` and `b`, a blank or line feed.
   Boundaries(const std::vector<AddedToken>& tokens, const std::function<bool(char, char)>& may_cut);
-  /// As word_boundary().
+  /// The first place from `from` on where the text may be cut, as word_boundary() finds it.
   std::size_t find(std::string_view text, std::size_t from) const;
 
  private:

@@ -31,8 +31,8 @@ struct MergeScratch {
 class Merges {
  public:
   explicit Merges(const Model& model);
-  /// Writes the ids of `word`, at most word.size(), and returns their number. What the vocabulary does not have and has no token
-  /// for is left out and appended to scratch.unknown.
+  /// Writes the ids of `word`, at most word.size(), and returns their number. Characters that the vocabulary lacks, and has no
+  /// token for, are left out and appended to scratch.unknown.
   std::size_t encode(std::string_view word, std::int32_t* ids, MergeScratch& scratch) const;
 
  private:
@@ -48,7 +48,7 @@ class Merges {
   std::size_t slot(std::uint64_t pair) const { return static_cast<std::size_t>((pair * 0x9E3779B97F4A7C15U) >> shift_); }
   Entry find(std::int32_t left, std::int32_t right) const;
   std::size_t characters_of(std::string_view word, std::int32_t* ids, std::string& unknown) const;
-  // In place.
+  // Merges the ids in place.
   std::size_t merge_short(std::int32_t* ids, std::size_t count, std::vector<MergeScratch::Part>& parts) const;
   std::size_t merge_long(std::int32_t* ids, std::size_t count, MergeScratch& scratch) const;
 

@@ -35,17 +35,17 @@ struct AddedToken {
 struct Model {
   std::vector<NormalRule> normalizer;
   std::vector<SplitRule> splits{{}};      ///< a vocabulary of ours splits by GPT-2's pattern
-  DecodeRule decoder;                     ///< of one that is not byte-level
+  DecodeRule decoder;                     ///< how tokens become text, where the model is not byte-level
   bool byte_level = true;                 ///< merges begin with bytes, else with characters
   bool whole_words = false;               ///< a word that is a token is that token, whatever merges say ("ignore_merges")
-  std::vector<std::string> tokens;        ///< by id: bytes, of one that is not byte-level the text; empty: nothing has the id
+  std::vector<std::string> tokens;        ///< by id: bytes, or text where the model is not byte-level; empty: nothing has the id
   std::vector<bool> words;                ///< by id: with whole_words, a word may be this token
-  std::vector<double> scores;             ///< by id, of a Unigram; else empty
+  std::vector<double> scores;             ///< by id, of a Unigram; a BPE has none
   std::vector<Merge> merges;              ///< in the order of their ranks
   std::array<std::int32_t, 256> bytes{};  ///< id of each single byte; -1: none
-  std::vector<std::int32_t> characters;   ///< by code point: the id of the token that it is alone; -1, or too short: none
+  std::vector<std::int32_t> characters;   ///< by code point: the id of the token of this character alone; -1, or too short: none
   std::int32_t unknown = -1;              ///< id of what the vocabulary does not have; -1: that is left out
-  bool fuse_unknown = false;              ///< neighbours that it does not have are one token
+  bool fuse_unknown = false;              ///< neighbouring unknown characters are one token
   std::vector<AddedToken> added;
   std::vector<std::int32_t> front;  ///< ids that a text begins with
 
@@ -61,14 +61,14 @@ class ModelBuilder {
 
   /// A byte-level vocabulary's `text` is in the alphabet of byte_alphabet.h, or as it is when it holds other characters.
   void token(std::string_view text, std::int64_t id);
-  /// The second place of a pair that stands twice counts.
+  /// A pair that stands twice counts at its second place.
   void merge(std::string_view left, std::string_view right);
-  /// After all tokens. One without content is passed over.
+  /// Is called after all tokens. An added token without content is passed over.
   void added(std::int64_t id, AddedToken token);
-  /// Throws when the vocabulary lacks it.
+  /// The id of a token. Throws when the vocabulary lacks it.
   std::int32_t id_of(std::string_view text, std::string_view use) const;
-  /// Throws when the vocabulary is byte-level and a byte has no token. `byte_fallback`: of another one, bytes are "<0x00>" and
-  /// on.
+  /// The finished model. Throws when the vocabulary is byte-level and a byte has no token. `byte_fallback`: in another vocabulary
+  /// bytes are "<0x00>" and on.
   Model take(bool byte_fallback = false);
 
  private:

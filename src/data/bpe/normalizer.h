@@ -32,7 +32,7 @@ class Normalizer {
   std::string_view operator()(std::string_view text, bool goes_on, NormalScratch& scratch) const;
   std::string operator()(std::string_view text) const;
 
-  /// The most ids that a byte becomes, and that are put before a text.
+  /// The most ids that a byte becomes, and the most that are put before a text.
   std::size_t growth() const { return growth_; }
   std::size_t prefix() const { return prefix_; }
   /// What `b`, a blank or line feed, may begin with when it is normalised. The text is cut between `b` and `a`, a letter or

@@ -64,7 +64,7 @@ bool PreTokenizer::parts(const SplitRule& rule, char32_t a, char32_t b) {
   return false;
 }
 
-// A step is harmless when no match of it looks over the cut; then its pieces are those of the parts, but for one that lies on
+// A step is harmless when no match of it looks over the cut. Then its pieces are those of the parts, but for one that lies on
 // both sides. The first step that is harmless and ends a piece at every such place ends it for those behind, too.
 PreTokenizer::Cut PreTokenizer::cut(char32_t a, char32_t b) const {
   using Place = Cut::Place;

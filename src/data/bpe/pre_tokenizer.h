@@ -1,6 +1,6 @@
 #pragma once
 
-// The words of a text, inside which a model finds tokens: the steps of a pre-tokenizer one after another, each on the pieces of
+// The words of a text, inside which a model finds tokens. The steps of a pre-tokenizer follow one another, each on the pieces of
 // the last.
 
 #include <algorithm>
@@ -41,11 +41,11 @@ class PreTokenizer {
     step(0, text, first, scratch, take);
   }
 
-  /// The most ids that an id becomes, and that are put before a text (or, where it prefixes pieces, before each piece) when a
-  /// blank has `blank` ids.
+  /// The most ids that an id becomes, and the most that are put before a text, when a blank has `blank` ids. A tokenizer that
+  /// prefixes pieces puts the latter before each piece.
   std::size_t growth(std::size_t blank) const { return std::max<std::size_t>(blank, 1); }
   std::size_t prefix(std::size_t blank) const { return blank + (prefix_ ? 1 : 0); }
-  std::string_view replacement() const { return replacement_; }  // of a blank; empty: none
+  std::string_view replacement() const { return replacement_; }  // what stands for a blank; empty: nothing does
   bool prefixes_pieces() const { return rules_.size() > 1; }
 
   /// What becomes of a place between `a`, a letter or digit, and `b`.
@@ -100,7 +100,7 @@ class PreTokenizer {
     }
   }
 
-  // A piece grows while what comes joins it.
+  // Joins matches to pieces: a piece grows while what comes joins it.
   template <class Next>
   static void by_matches(const SplitRule& rule, std::string_view text, pattern::MatchScratch& scratch, const Next& next) {
     std::size_t begin = 0, end = 0;
@@ -127,7 +127,7 @@ class PreTokenizer {
            (behavior == Behavior::merged_with_previous && !last && match) ||
            (behavior == Behavior::merged_with_next && last && !match);
   }
-  // What a rule makes of a text before it splits it; false: nothing.
+  // What a rule makes of a text before it splits it; false: it changes nothing.
   static bool change(const SplitRule& rule, std::string_view text, bool first, std::string& changed);
   static std::string bytes_of(std::string_view word);
 

@@ -55,11 +55,11 @@ struct SplitRule {
 
 /// How tokens become text.
 struct DecodeRule {
-  std::vector<std::pair<std::string, std::string>> replaced;  ///< in each token
-  bool byte_fallback = false;                                 ///< "<0x0A>" is a byte
-  std::string not_first;                                      ///< is left out of the first token
-  std::string stripped;                                       ///< one character; at the ends of a text it is left out
-  std::int64_t start = 0, stop = 0;                           ///< so often at most
+  std::vector<std::pair<std::string, std::string>> replaced;  ///< replaced in each token
+  bool byte_fallback = false;                                 ///< "<0x0A>" in a token is a byte
+  std::string not_first;                                      ///< a text that is left out of the first token
+  std::string stripped;                                       ///< one character; it is left out at the ends of a text
+  std::int64_t start = 0, stop = 0;                           ///< how often at most: at the start, at the end
 
   std::string bytes(std::string_view token, bool first) const;
 };
@@ -72,7 +72,7 @@ DecodeRule decode_rule(const Json& tokenizer, const std::string& what, bool byte
 std::vector<std::int32_t> front_rule(const Json& tokenizer, const std::string& what, std::int64_t vocabulary);
 
 [[noreturn]] void refuse(const std::string& what, const std::string& reason);
-/// A member that may be absent or null.
+/// A member of an object; null when it is absent or null.
 const Json* member(const Json& json, std::string_view key);
 bool flag(const Json& json, std::string_view key);
 std::string type_of(const Json& json);

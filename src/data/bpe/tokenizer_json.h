@@ -10,9 +10,9 @@
 
 namespace lockstep::data::bpe {
 
-/// Reads GPT-2's, Llama's, Gemma's and their like: a BPE of bytes or of characters or a Unigram, with the steps of rules.h and
-/// added tokens. Throws UserError, naming `what`, for another kind of tokenizer (by its name), for a part that would change ids
-/// and is not known, and for merges that contradict the vocabulary.
+/// Reads the tokenizer.json of GPT-2, Llama, Gemma and their like. It is a BPE of bytes or of characters or a Unigram, with the
+/// steps of rules.h and added tokens. Throws UserError, naming `what`, for another kind of tokenizer (by its name), and for
+/// merges that contradict the vocabulary. Unknown parts that would change ids are refused, too.
 Model model_from_json(const Json& json, const std::string& what);
 
 /// The tokenizer.json of a byte-level model that a pattern of words.h splits; Hugging Face's library reads it.

@@ -17,7 +17,7 @@ namespace lockstep::data::bpe {
 class WordCounts {
  public:
   void add(const Words& words, std::string_view text);
-  /// Takes over what another one counted.
+  /// Takes over what another object counted.
   void add(WordCounts&& other);
 
   struct Hash {
@@ -31,7 +31,7 @@ class WordCounts {
   Map counts_;
 };
 
-/// The bytes, the end of a text, and no merge.
+/// The size of a vocabulary with the bytes and the end of a text, and no merge.
 constexpr std::int64_t smallest_vocabulary = 257;
 
 /// A model of `vocabulary` tokens, at least smallest_vocabulary: the 256 bytes, what is merged, and <|endoftext|> as the last. It

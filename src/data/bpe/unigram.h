@@ -27,8 +27,8 @@ struct UnigramScratch {
 class Unigram {
  public:
   explicit Unigram(const Model& model);
-  /// Writes the ids of `word`, at most word.size(), and returns their number. What the vocabulary does not have and has no token
-  /// for is left out and appended to `unknown`.
+  /// Writes the ids of `word`, at most word.size(), and returns their number. Characters that the vocabulary lacks, and has no
+  /// token for, are left out and appended to `unknown`.
   std::size_t encode(std::string_view word, std::int32_t* ids, UnigramScratch& scratch, std::string& unknown) const;
 
  private:
@@ -40,7 +40,7 @@ class Unigram {
   struct Range {
     std::size_t begin, end;
   };
-  // `range` has tokens whose first `length` bytes are alike; those are left whose next byte is `byte`.
+  // Narrows `range`, whose tokens have the same first `length` bytes, to those with `byte` behind them.
   Range narrowed(Range range, std::size_t length, char byte) const;
   // Calls take(token) for each token that `text` begins with, the shortest first.
   template <class Take>

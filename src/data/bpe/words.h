@@ -15,7 +15,7 @@ enum class Pattern : std::uint8_t {
   gpt2,    ///< '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
   llama3,  ///< (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
            ///< ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-  qwen2    ///< the same with \p{N} alone
+  qwen2    ///< llama3 with \p{N} alone
 };
 
 /// The regular expression as tokenizer.json files hold it.

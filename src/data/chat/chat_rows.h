@@ -31,7 +31,7 @@ constexpr bool has_completion(RowForm form) {
 
 struct ChatRow {
   Conversation conversation;
-  std::size_t prompt = 0;  ///< of a form with a completion: how many messages stand before it
+  std::size_t prompt = 0;  ///< messages before the completion, where the form has one
 };
 
 /// A row of preferences as two rows of prompts with completions: the prompt with its chosen, and with its rejected answer. They
@@ -39,7 +39,7 @@ struct ChatRow {
 /// without a place.
 struct AnswerPair {
   Json chosen, rejected;
-  bool plain = false;  ///< of texts
+  bool plain = false;  ///< the rows are of texts
 };
 AnswerPair answer_pair(const Json& object);
 

@@ -38,9 +38,9 @@ struct ChatRules {
 
 /// Numbers of conversations with which something happened.
 struct ChatCounts {
-  std::int64_t dropped = 0, cut = 0;  ///< too long
-  std::int64_t silent = 0;            ///< nothing of it is taught
-  std::int64_t thinking = 0;          ///< earlier thinking is not in the text
+  std::int64_t dropped = 0, cut = 0;  ///< conversations that were too long
+  std::int64_t silent = 0;            ///< conversations of which nothing is taught
+  std::int64_t thinking = 0;          ///< conversations whose earlier thinking is not in the text
   ChatCounts& operator+=(const ChatCounts& more);
 };
 
@@ -48,18 +48,18 @@ struct ChatCounts {
 /// calls. Returns whether earlier thinking is left out.
 bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::string_view text, const std::tm& now);
 
-/// Tokens of a text; null: a token is a character. `goes_on`: of the rest of one.
+/// The number of a text's tokens. Where `tokenizer` is null, a token is a character. `goes_on`: the text is the rest of one.
 std::int64_t count_tokens(const Tokenizer* tokenizer, std::string_view text, bool goes_on = false);
 
 class ChatTeacher {
  public:
   /// `folder`: the tokenizer's, with its template and special tokens; empty: it has none. `tokenizer` counts tokens and outlives
-  /// this; null: a token is a character. Throws UserError for rules that the form does not allow, for want of a template, and for
-  /// one that writes bos_token or eos_token when nothing says these.
+  /// this; null: a token is a character. Throws UserError for rules that the form does not allow, and for want of a template. It
+  /// also refuses a template that writes bos_token or eos_token when nothing says these.
   ChatTeacher(ChatRules rules, RowForm form, const io::Path& folder, const Tokenizer* tokenizer);
 
-  /// Nothing of a conversation that is dropped. Thread-safe. Throws UserError, without a place, for a row that is not of the form
-  /// or too long, and for a template that refuses it or loses a turn.
+  /// The text of a row; nothing for a conversation that is dropped. Thread-safe. Throws UserError, without a place, for a row
+  /// that is not of the form or too long. It also refuses a row where the template does, or loses a turn.
   std::optional<ChatText> teach(const Json& row, ChatCounts& counts) const;
 
   const std::string& template_name() const { return template_.name(); }
@@ -74,7 +74,7 @@ class ChatTeacher {
   RowForm form_;
   const Tokenizer* tokenizer_;
   ChatTemplate template_;
-  std::string_view between_;  ///< the text parts of a content
+  std::string_view between_;  ///< what stands between the text parts of a content
 };
 
 }  // namespace lockstep::data

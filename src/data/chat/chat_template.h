@@ -42,27 +42,27 @@ std::optional<std::string> special_token(const io::Path& folder, std::string_vie
 
 class ChatTemplate {
  public:
-  /// From a template's file, a tokenizer_config.json, or the folder of a model; or the template of that name (chatml, ...). Takes
-  /// the special tokens that a folder says, and its template for tools, which writes the conversations that have some.
+  /// Opens a template's file, a tokenizer_config.json, or the folder of a model; or the template of that name (chatml, ...).
+  /// Takes the special tokens that a folder says, and its template for tools, which writes the conversations that have some.
   static ChatTemplate open(const std::string& file_or_name);
   ChatTemplate(std::string_view source, std::string name, Json::Object tokens = {});
 
-  /// "bos_token" and the like, which the template writes.
+  /// Sets the text of "bos_token" and the like, which the template writes.
   void set_token(const std::string& name, std::string text);
-  /// Takes those of a folder's tokenizer_config.json and special_tokens_map.json. Returns whether there is one.
+  /// Takes the special tokens of a folder's tokenizer_config.json and special_tokens_map.json. Returns whether there is one.
   bool take_tokens(const io::Path& folder);
   /// Whether the template names a token whose text nothing has said: it would write nothing for it.
   bool lacks(const std::string& token) const;
-  /// Whether its text has these characters: what it never names, it does not write.
+  /// Whether the template's source has this text: what it never names, it does not write.
   bool mentions(std::string_view text) const;
-  /// What stands between the text parts of a content: a line feed, as vLLM joins them (chat_utils.py,
-  /// _parse_chat_message_content_parts), and nothing where the template writes the parts itself.
+  /// What stands between the text parts of a content. It is a line feed, as vLLM joins parts (chat_utils.py,
+  /// _parse_chat_message_content_parts). Where the template writes the parts itself, it is empty.
   std::string_view between_parts(const std::tm& now) const;
   const std::string& name() const { return templates_.front().name(); }
   /// The template of a model's folder, if it has one.
   static std::optional<ChatTemplate> find_in(const io::Path& folder);
-  /// The same of the texts of such files ("chat_template.jinja", "tokenizer_config.json", ...), members of an object, of which
-  /// any may be missing.
+  /// The template from the texts of such files ("chat_template.jinja", "tokenizer_config.json", ...). They are members of an
+  /// object, of which any may be missing.
   static std::optional<ChatTemplate> from_texts(const Json& texts, const std::string& where);
   /// Whether a model's folder has a file for a template.
   static bool is_in(const io::Path& folder);

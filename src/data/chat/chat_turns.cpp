@@ -27,8 +27,8 @@ constexpr std::string_view one_content = "0lockstep1", other_content = "2turn3";
 
 constexpr const char* mark_it = "use a template that marks what the model writes by {% generation %}";
 
-// How much of `marks`, which stand behind a content of `text`, belongs to its turn. A prompt stands at the end of the text, so
-// the mark that opens a turn is there once more than the one that closes it. Marks are taken whole.
+// How many bytes of `marks`, which stand behind a content of `text`, belong to its turn. A prompt stands at the end of the text.
+// So the mark that opens a turn is there once more than the one that closes it. Marks are taken whole.
 std::size_t closing(std::string_view marks, std::string_view text) {
   const auto count = [&](std::string_view mark) {
     std::size_t times = 0;
@@ -261,8 +261,9 @@ std::size_t ChatTemplate::own_end(const Turn& turn, const std::string& whole) co
   return same == rest.size() || (can_ask && closed == 0) ? whole.size() : content->end + closed;
 }
 
-// Some templates close the last turn by another mark than earlier ones. The first mark behind an earlier turn's content closes it
-// if it stands there before a turn of the user and before one of the assistant. The mark's length; 0: there is no such mark.
+// Some templates close the last turn by another mark than earlier ones. The first mark behind an earlier turn's content may close
+// it. It does where it stands there both before a turn of the user and before one of the assistant. Returns the mark's length; 0:
+// there is no such mark.
 std::size_t ChatTemplate::closing_mark(const Turn& turn, std::size_t content_end) const {
   const std::string_view rest = std::string_view(turn.text).substr(content_end);
   const std::string_view mark = rest.substr(0, rest.find('>') + 1);

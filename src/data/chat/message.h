@@ -12,7 +12,7 @@ namespace lockstep::data {
 std::string_view text_of_member(const Json& message, std::string_view key);
 /// The thinking of a message: in its own member, or at the start of the content.
 std::string_view thinking_of(const Json& message);
-/// Whether the model wrote it.
+/// Whether the model wrote the message.
 bool is_assistant(const Json& message);
 /// What a call of a tool calls: its "function", or the call itself, which some write without one.
 const Json& function_of(const Json& call);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a file is, by what is in it and not by its name: one table of all formats that the program reads or knows to refuse. Ids
+// What a file is, by what is in it and not by its name. One table has all formats that the program reads or knows to refuse. Ids
 // and text have no mark of their own: they are what stands in no row (data/formats/token_layout.h, plain_text()).
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace lockstep::data {
 
-/// What is looked at of a file.
+/// What is looked at in a file.
 struct FileStart {
-  std::string bytes;       ///< the first `most`, or all
+  std::string bytes;       ///< the first `most` bytes, or all
   std::uint64_t size = 0;  ///< of the file
-  std::string end;         ///< its last 8, or all
+  std::string end;         ///< its last 8 bytes, or all
   static constexpr std::size_t most = std::size_t{64} << 10;
   bool whole() const { return bytes.size() == size; }
 };
@@ -28,7 +28,7 @@ FileStart start_of(const io::ByteSource& file);
 struct LlmcTokens {
   std::int32_t magic, version;
   int token_bytes;
-  std::int64_t vocabulary;  ///< of the models that it is made for
+  std::int64_t vocabulary;  ///< vocabulary of the models that it is made for
 };
 constexpr std::uint64_t llmc_header_bytes = 1024;
 
@@ -50,10 +50,10 @@ Problem refused(const KnownFormat& format, const std::string& name);
 /// Whether bytes are text as people store it: no zero byte, and almost all of them UTF-8 without control characters.
 struct PlainText {
   std::size_t zero_at = std::string_view::npos;  ///< the first zero byte
-  std::size_t strange = 0;                       ///< bytes that are no UTF-8 or control characters
+  std::size_t strange = 0;                       ///< bytes that are no UTF-8, or control characters
   std::size_t of = 0;                            ///< bytes that were looked at
   bool zero() const { return zero_at != std::string_view::npos; }
-  /// More than a tenth: no text in another encoding of the Latin alphabet has so many.
+  /// Whether strange bytes are more than a tenth: no text in another encoding of the Latin alphabet has so many.
   bool in_bulk() const { return strange > 8 && strange * 10 > of; }
 };
 PlainText plain_text(std::string_view bytes);

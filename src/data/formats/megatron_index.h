@@ -23,7 +23,7 @@ class MegatronIndex {
   int token_bytes() const { return token_bytes_; }
   std::int64_t tokens() const { return tokens_; }
   std::int64_t documents() const { return documents_; }
-  /// Calls use(token) with the number of tokens up to and with each document's last, of those that are not empty, in order.
+  /// Calls use(token) for each document that is not empty, in order, with the number of tokens up to its end.
   void for_each_end(const std::function<void(std::int64_t)>& use) const;
 
  private:

@@ -22,7 +22,7 @@ inline constexpr std::array<IdType, 4> id_types{{{"uint16", 2}, {"uint32", 4}, {
 /// Where nothing is told: what the file says, or as few bytes as the vocabulary needs.
 inline constexpr std::string_view any_ids = "auto";
 
-/// The names, and any_ids first.
+/// The names of id_types, with any_ids first.
 std::vector<std::string_view> id_choices();
 
 struct TokenRequest {
@@ -36,7 +36,7 @@ struct TokenRequest {
 /// known, for text, and for ids that contradict what they are taken for. Such ids are not below the vocabulary, or have zeros in
 /// every second place. Where another width fits, the error says so.
 TokenFile open_token_file(const std::string& path, const TokenRequest& request);
-/// The same of bytes; `index` has the Megatron index, null without one.
+/// Opens the same files from bytes. `index` has the Megatron index; it is null without one.
 TokenFile open_token_file(const std::string& path, const TokenRequest& request, std::unique_ptr<io::ByteSource> bytes,
                           const io::ByteSource* index);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// SentencePiece's precompiled map of characters: texts that are replaced, found by a double-array trie (Darts, Yata et al. 2007),
-// as tokenizers' Precompiled uses it (its crate spm_precompiled): clusters of less than six bytes as a whole, else characters,
-// each replaced by what the shortest known beginning becomes.
+// SentencePiece's precompiled map of characters: texts that are replaced, found by a double-array trie (Darts, Yata et al. 2007).
+// It is used as tokenizers' Precompiled does (its crate spm_precompiled). Clusters of less than six bytes are looked up as a
+// whole, other text by characters. Each is replaced by what the shortest known beginning becomes.
 
 #include <array>
 #include <cstdint>
@@ -22,7 +22,7 @@ class Charsmap {
 
   /// The text with all that is replaced: `text` itself where nothing is, else `memory`.
   std::string_view operator()(std::string_view text, std::string& memory) const;
-  /// A text becomes at most so many times as long.
+  /// A text becomes at most so many times as long as it was.
   std::size_t most_growth() const { return growth_; }
   /// What a character becomes; nothing: it stays.
   std::optional<std::string_view> replacement(std::string_view character) const;
@@ -35,7 +35,7 @@ class Charsmap {
     std::size_t at;
     bool ends = false;
   };
-  /// Behind one more byte; nothing: no known text goes on so.
+  /// The place behind one more byte; nothing: no known text goes on so.
   std::optional<Node> behind(const Node& node, char byte) const;
   Node root() const;
   void measure();  ///< finds the growth

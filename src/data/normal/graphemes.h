@@ -1,7 +1,7 @@
 #pragma once
 
-// Where the characters that a user sees end: extended grapheme clusters (Unicode Standard Annex 29, rules GB3 to GB13, without
-// GB9c, which joins no clusters of less than six bytes).
+// Where the characters that a user sees end: extended grapheme clusters (Unicode Standard Annex 29, rules GB3 to GB13). Rule GB9c
+// is left out: it joins no clusters of less than six bytes.
 
 #include <cstdint>
 #include <string_view>

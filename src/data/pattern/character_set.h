@@ -20,14 +20,14 @@ inline CodePoint character_at(std::string_view text, std::size_t at) {
   const CodePoint point = code_point_at(text, at);
   return point.length != 0 ? point : CodePoint{no_character, 1};
 }
-/// And the one that ends before `at`, at > 0.
+/// The character that ends before `at`, at > 0.
 CodePoint character_before(std::string_view text, std::size_t at);
 
 class CharacterSet {
  public:
   bool has(char32_t point) const { return (bits_[point / 64] >> (point % 64) & 1U) != 0; }
   void add(char32_t first, char32_t last);
-  /// A general category, "Lu", or all that begin with a letter, "L". False when there is none.
+  /// Adds a general category, "Lu", or all that begin with a letter, "L". False when there is none.
   bool add_category(std::string_view name);
   void invert();
   CharacterSet& operator|=(const CharacterSet& other);
@@ -38,11 +38,11 @@ class CharacterSet {
   std::vector<std::uint64_t> bits_ = std::vector<std::uint64_t>(no_character / 64 + 1);
 };
 
-/// add_category() of none.
+/// The set of one general category.
 CharacterSet category(std::string_view name);
 CharacterSet spaces();           ///< \s
 CharacterSet word_characters();  ///< \w, by Unicode's rules for regular expressions
-/// Adds the other case of letters of ASCII, and the long s and the sign of Kelvin; false: the set has other characters.
+/// Adds the other case of letters of ASCII, and the long s and the sign of Kelvin. False: the set has other characters.
 bool add_other_case(CharacterSet& set);
 /// \w, as Oniguruma has it. Outside brackets it has Latin-1's numbers, which [\w] lacks (regenc.c and unicode.c: a table each).
 CharacterSet oniguruma_words(bool bracketed);

@@ -9,8 +9,8 @@ namespace lockstep::data::pattern {
 /// Two letters a category; its place in the list is its number.
 inline constexpr std::string_view category_names = "LuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCsCoCn";
 
-/// Each run of code points of one category, from 0 to U+10FFFF: its length, by digits of base 64 from '?' on, and behind them '!'
-/// plus the category.
+/// The runs of code points of one category, from 0 to U+10FFFF. Each has its length, by digits of base 64 from '?' on, and behind
+/// it '!' plus the category.
 std::string_view category_runs();
 
 }  // namespace lockstep::data::pattern

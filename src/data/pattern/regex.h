@@ -22,11 +22,11 @@ struct Instruction {
     skip,      ///< the same, the other way round
     jump,      ///< goes on `jump` further
     look,      ///< what follows up to `jump` must match here, and takes nothing
-    avoid,     ///< it must not match
-    behind,    ///< it must match what lies before, `least` characters of it
-    unbehind,  ///< it must not
+    avoid,     ///< what follows up to `jump` must not match here
+    behind,    ///< the same must match what lies before, `least` characters of it
+    unbehind,  ///< the same must not match what lies before
     border,    ///< one of the characters on both sides is of set `set`, and takes nothing
-    inside,    ///< both are, or none is
+    inside,    ///< both characters are of the set, or none is
     match
   };
   Op op = Op::match;
@@ -61,12 +61,13 @@ class Regex {
   struct Found {
     std::size_t begin, end;
   };
-  /// The first match from `from` on; text.size() twice: none. Throws UserError when that would take too many steps.
+  /// The first match from `from` on; without one, both ends are text.size(). Throws UserError when that would take too many
+  /// steps.
   Found find(std::string_view text, std::size_t from, MatchScratch& scratch) const;
 
   /// Whether a match may depend on what is on both sides of a place between characters `a` and `b`.
   bool reaches_over(char32_t a, char32_t b) const;
-  /// Whether each `a` of any text is in a match, and whether one may be.
+  /// Whether each `a` of any text is in a match.
   bool always_takes(char32_t a) const;
   bool may_take(char32_t a) const;
 
@@ -84,12 +85,12 @@ class Regex {
     std::size_t code, at;
   };
   std::size_t match(std::string_view text, Place place, MatchScratch& scratch, Steps& steps) const;
-  // One step each; false: it fails.
+  // These take one step each; false: it fails.
   bool take_run(Place& place, std::string_view text, MatchScratch& scratch, Steps& steps) const;
   bool take_way(Place& place, std::string_view text, MatchScratch& scratch) const;
   bool looks(Place& place, std::string_view text, MatchScratch& scratch, Steps& steps) const;
   bool is_border(const Place& place, std::string_view text) const;
-  // To the last choice above `bottom`; false: there is none.
+  // Goes back to the last choice above `bottom`; false: there is none.
   static bool go_back(Place& place, std::string_view text, std::size_t bottom, MatchScratch& scratch);
   Behind behind(std::size_t code) const;
   void follow(std::size_t code, std::vector<bool>& seen, Behind& behind) const;

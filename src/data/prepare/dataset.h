@@ -22,7 +22,7 @@ struct DatasetRequest {
 /// The tokenizer of a text for which none is named: characters, above 5 MB a BPE of its own.
 struct OwnTokenizer {
   std::string name;
-  std::int64_t vocabulary;  ///< to expect; that of characters follows from the text
+  std::int64_t vocabulary;  ///< the size to expect; with characters it follows from the text
 };
 OwnTokenizer own_tokenizer(const io::Path& text);
 

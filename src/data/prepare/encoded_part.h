@@ -21,8 +21,9 @@ class EncodedPart {
   void clear();
   /// Appends the tokens of a text, all taught, behind those that a text begins with; `goes_on`: of the rest of one.
   void add_text(const Tokenizer& tokenizer, std::string_view text, bool goes_on);
-  /// Appends the tokens of a document, between what begins and what ends it: the tokenizer's end of a text, or a line feed where
-  /// it has none. That is taught. A conversation's template begins it itself, and may end it. `prompts`: they are taught, too.
+  /// Appends the tokens of a document, between what begins and what ends it. The end is the tokenizer's end of a text, or a line
+  /// feed where it has none, and is taught. A conversation's template begins it itself, and may end it. `prompts`: they are
+  /// taught, too.
   void add(const Tokenizer& tokenizer, const Document& document, bool prompts);
   /// The characters since clear() that the vocabulary does not have.
   const std::string& unknown() const { return unknown_; }
@@ -50,9 +51,9 @@ class EncodedPart {
   void append(std::int32_t id, bool taught);
 
   std::size_t count_ = 0;
-  std::size_t text_bytes_ = 0;      // of what is taught
-  std::vector<std::int32_t> ids_;   // the first count_
-  std::vector<std::uint8_t> mask_;  // count_ of them
+  std::size_t text_bytes_ = 0;      // bytes of the text that is taught
+  std::vector<std::int32_t> ids_;   // the first count_ are in use
+  std::vector<std::uint8_t> mask_;  // the first count_ are in use
   std::vector<std::int64_t> documents_;
   std::string unknown_;
   bool ends_inside_ = false;

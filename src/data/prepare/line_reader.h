@@ -51,7 +51,7 @@ void refuse_options_of_chats(const PrepareOptions& options, bool documents);
 /// The bad lines of a stream of pieces, collected until there are enough.
 class BadLines {
  public:
-  /// Those of the next piece of `file`. Throws UserError when there are enough.
+  /// Adds the bad lines of the next piece of `file`. Throws UserError when there are enough.
   void add(const TextFile& file, const DocumentLines& lines);
   /// Throws UserError when there are any.
   void check();

@@ -32,23 +32,23 @@ class UsedIds {
   std::vector<bool> used_;
 };
 
-/// Writes the documents of `text`, of these lengths one behind the other, as packed windows, or each in one where they are pairs.
-/// Between documents and behind the last of a window stands `packing.separator`, which is not taught, as a document's first token
-/// is not. Behind the last window stands one more. Returns what was done, for people. Throws UserError for a document that is
-/// longer than a window.
+/// Writes the documents of `text`, of these lengths one behind the other, as packed windows. Documents of pairs have a window
+/// each. Between documents and behind the last of a window stands `packing.separator`. Neither it nor a document's first token is
+/// taught. Behind the last window stands one more separator. Returns what was done, for people. Throws UserError for a document
+/// that is longer than a window.
 std::string write_packed(const TokenFile& text, std::span<const std::int64_t> lengths, const Packing& packing,
                          std::int64_t text_bytes, TokenWriter& writer);
 
 /// The documents of a preparation, which is told of them in their order, until they are all known.
 class Packer {
  public:
-  /// Keeps them in files of `folder`.
+  /// Keeps the documents in files of `folder`.
   Packer(const io::Path& folder, const TokenFormat& format, std::int64_t length, bool pairs);
   TokenWriter& train() { return train_.writer; }
   TokenWriter& val() { return val_.writer; }
-  /// What comes next into each of them.
+  /// Notes the documents that come next into train() and val().
   void note(const EncodedPart& train, const EncodedPart& val);
-  /// Writes packed windows of both; says so in `facts`. Throws UserError as write_packed() and UsedIds do.
+  /// Writes packed windows of both, and says so in `facts`. Throws UserError as write_packed() and UsedIds do.
   Packing pack(TokenWriter& train, TokenWriter& val, std::FILE* facts);
 
  private:

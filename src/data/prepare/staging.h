@@ -2,10 +2,10 @@
 
 // The files of a preparation appear in their folder together, or not at all, whatever else is there.
 //
-// They are made in ".prepare.XXXXXX", a folder in it. When they are whole, that gets the name ".prepared" in one step:
-// from then on they are what the folder holds, for readers look there first (described_path()). Then they move up one by one,
-// tokens.json last. A process that dies before the step leaves the folder as it was; what one that dies behind it left to be
-// moved, the next preparation moves.
+// They are made in ".prepare.XXXXXX", a folder in it. When they are whole, that folder gets the name ".prepared" in one step.
+// From then on they are what the folder holds, for readers look there first (described_path()). Then they move up one by one,
+// tokens.json last. A process that dies before the step leaves the folder as it was. What a process that dies behind the step
+// left there, the next preparation moves.
 
 #include "data/prepare/folder_lock.h"
 #include "data/token_description.h"

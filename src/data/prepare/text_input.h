@@ -1,7 +1,7 @@
 #pragma once
 
-// What is prepared, in files that can be read twice: as they lie there, or in place of a pipe, standard input, and what is
-// compressed.
+// What is prepared, in files that can be read twice. Such files stand in place of a pipe, of standard input and of compressed
+// files; others are read as they lie there.
 
 #include <cstdint>
 #include <memory>
@@ -15,17 +15,17 @@
 
 namespace lockstep::data {
 
-/// The files of the input, or nothing of a pipe. Throws UserError for what is missing, a device, and no text.
+/// The files of the input; none where it is a pipe. Throws UserError for what is missing, a device, and no text.
 TextSource find_text(const PrepareOptions& options, const TextRules& rules, Log& log);
 
 /// Throws UserError for a piece that has a zero byte: it is of no text.
 void refuse_zeros(const TextPieces::Piece& piece);
 
-/// By which a piece is known that is read twice.
+/// A checksum by which a piece is known that is read twice.
 std::uint64_t checksum_of(std::string_view text);
 
-/// The least that the tokens of a text take, as far as it is known: one that is too large is refused before it fills the disk.
-/// `characters` is 0 as long as they are not counted.
+/// The least bytes that the tokens of a text take, as far as it is known. Text that is too large is refused by it before it fills
+/// the disk. `characters` is 0 as long as they are not counted.
 std::uint64_t least_token_bytes(TokenizerChoice::Kind kind, std::uint64_t text_bytes, std::int64_t characters);
 
 /// Files in `folder`, as long as this lives.
@@ -35,7 +35,7 @@ class Spools {
 
   /// The text that comes from a pipe or standard input.
   TextSource stream(const TextRules& rules);
-  /// In place of the compressed files of a source.
+  /// Puts unpacked files in place of the compressed files of a source.
   void unpack(TextSource& source);
 
  private:

@@ -22,9 +22,9 @@ class TokenWriter {
   /// Throws UserError when the file cannot be made.
   explicit TokenWriter(const io::Path& path) : path_(path), tokens_(path) {}
 
-  /// The tokens to come have a mask. Before any is appended.
+  /// Gives the tokens to come a mask. It is called before any is appended.
   void begin_mask();
-  /// Packed tokens that came from `text_bytes` of text; `mask` has a byte for each where there is one.
+  /// Appends packed tokens that came from `text_bytes` of text; `mask` has a byte for each where there is one.
   void append(std::span<const std::byte> packed, std::int64_t tokens, std::size_t text_bytes,
               std::span<const std::uint8_t> mask = {});
   std::int64_t tokens() const { return facts_.tokens; }
@@ -33,7 +33,7 @@ class TokenWriter {
   std::int64_t targets() const { return facts_.mask ? facts_.mask->targets : facts_.tokens; }
   /// Returns when the bytes are on the device: after it, commit() has little left that could fail.
   void sync();
-  /// What was written, while it is not in its place.
+  /// Opens what was written, while it is not in its place.
   TokenFile open(const TokenFormat& format);
   /// Puts the files into their places. Once.
   TokenFileFacts commit();

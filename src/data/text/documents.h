@@ -23,18 +23,19 @@ struct Document {
 
 /// The object that a line holds; nothing for a blank one. Throws UserError, without a place, for anything else.
 std::optional<Json> parse_line(std::string_view line);
-/// {"text": ...}, or {"prompt": ..., "completion": ...}. Other members are ignored. Throws UserError, without a place, for an
-/// object that has neither a text nor a prompt with its completion, or has another type for them than a string.
+/// A document of {"text": ...}, or of {"prompt": ..., "completion": ...}. Other members are ignored. Throws UserError, without a
+/// place, for an object that has neither a text nor a prompt with its completion. Members of another type than a string are
+/// refused, too.
 Document plain_document(const Json& object);
 
 struct BadLine {
-  std::int64_t line = 0;  ///< of the piece, from 0
+  std::int64_t line = 0;  ///< number of the line in the piece, from 0
   Problem problem;
 };
 
 /// The lines of a piece of a file.
 struct DocumentLines {
-  std::vector<Document> documents;  ///< without those that are empty
+  std::vector<Document> documents;  ///< all documents that are not empty
   std::vector<BadLine> bad;         ///< the first few
   std::int64_t lines = 0;
   ChatCounts counts;
@@ -51,7 +52,7 @@ void add(std::vector<Document>& documents, std::optional<Document> document);
 
 /// Makes an object's documents, behind those that are there. Throws UserError without a place.
 using DocumentMaker = std::function<void(const Json& object, ChatCounts& counts, std::vector<Document>& documents)>;
-/// All lines of `piece`, which has whole ones, into `into`.
+/// Reads all lines of `piece`, which has whole ones, into `into`.
 void read_documents(std::string_view piece, const DocumentMaker& make, DocumentLines& into);
 
 }  // namespace lockstep::data

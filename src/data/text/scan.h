@@ -28,7 +28,7 @@ class TextScan {
   std::vector<std::uint8_t> seen_ = std::vector<std::uint8_t>(0x110000);  // by code point: 1 when met
 };
 
-/// Bytes that start a character: its code points where the text is UTF-8, and a count that is defined for any bytes.
+/// The bytes that start a character. In UTF-8 that is the number of code points; the count is defined for any bytes.
 std::int64_t count_characters(std::string_view text);
 /// Byte offset of character `index` (by the same count); text.size() for the number of characters.
 std::size_t character_offset(std::string_view text, std::int64_t index);

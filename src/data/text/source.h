@@ -50,7 +50,7 @@ struct TextRules {
   bool binary = false;  ///< any bytes, as they are: no file is looked at
 };
 
-/// One file. Throws UserError for what is no text (data/formats/known_format.h), with what to do about it.
+/// The source of one file. Throws UserError for what is no text (data/formats/known_format.h), with what to do about it.
 TextSource file_source(const io::Path& path, std::string name, const TextRules& rules);
 /// The text files in `folder` and below. Hidden ones, `except` (a folder) and those met before by another name are skipped, and
 /// what is no text by its start. Where the format is to be found, JSONL that is not named so is skipped, too. The format JSONL
@@ -58,7 +58,8 @@ TextSource file_source(const io::Path& path, std::string name, const TextRules& 
 TextSource folder_source(const io::Path& folder, const TextRules& rules, const io::Path& except);
 /// What is in a regular file, unpacked where it is compressed.
 std::unique_ptr<io::ByteStream> open_text(const io::Path& path);
-/// One line a reason. Warns of files that are named as splits of a data set: they are read as one text.
+/// Logs what was found and skipped, one line a reason. Warns of files that are named as splits of a data set: they are read as
+/// one text.
 void log_found(const TextSource& source, Log& log);
 
 /// Where a piece may end.
@@ -82,7 +83,7 @@ class TextPieces {
   struct Piece {
     std::string_view text;
     const TextFile* file;
-    std::uint64_t begin;  ///< of the text in its file
+    std::uint64_t begin;  ///< place of the text in its file
   };
   /// Reads piece `index` into `buffer`, which grows once. Throws UserError when the file became shorter, or a line that has to be
   /// whole is longer than `longest_line`.

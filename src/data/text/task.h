@@ -10,20 +10,20 @@
 namespace lockstep::data {
 
 enum class TaskKind : std::uint8_t {
-  choices,    ///< of several continuations of a context one is right
+  choices,    ///< one of several continuations of a context is right
   last_word,  ///< a text's last word follows from the rest (LAMBADA: Paperno et al. 2016)
   documents,  ///< texts, for their perplexity
   answers     ///< a context, and what the model shall write behind it
 };
 
 struct TaskItem {
-  std::string context;                     ///< of documents: none
-  std::vector<std::string> continuations;  ///< with the blank before them; of answers the one that is right
-  std::size_t right = 0;                   ///< which of them
+  std::string context;                     ///< empty for documents
+  std::vector<std::string> continuations;  ///< with the blank before them; for `answers` the one that is right
+  std::size_t right = 0;                   ///< which continuation is right
 };
 
 struct Task {
-  std::string name;  ///< of the file
+  std::string name;  ///< name of the file
   TaskKind kind = TaskKind::choices;
   std::vector<TaskItem> items;
 };
@@ -36,7 +36,7 @@ struct Task {
 /// Texts become what lm-eval (EleutherAI, lm-evaluation-harness) makes of them. Throws UserError for a file that cannot be read,
 /// and for bad lines, the first of them by number.
 Task read_task(const std::string& named);
-/// The same of a file's text, which `name` means in errors. `last_words`: LAMBADA's.
+/// Reads a task from a file's text, which `name` means in errors. `last_words`: the text is LAMBADA's.
 Task parse_task(std::string_view text, const std::string& name, bool last_words);
 
 }  // namespace lockstep::data

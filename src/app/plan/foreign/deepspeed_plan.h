@@ -15,7 +15,7 @@ namespace lockstep::app::deepspeed {
 std::string written(const planner::Work& work, const planner::Candidate& candidate, std::int64_t batch);
 bool is_own(std::string_view head);
 
-/// Its model is not in the file. Throws UserError with everything that is wrong.
+/// Reads a job, whose model is not in the file. Throws UserError with everything that is wrong.
 ForeignJob read(std::string_view text, const std::string& file);
 
 }  // namespace lockstep::app::deepspeed

@@ -16,7 +16,7 @@ namespace lockstep::app {
 /// system lacks.
 std::string exported(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate,
                      std::int64_t global_batch);
-/// Whether a file is one of these.
+/// Whether a file that begins with `head` is a layout that exported() writes.
 bool is_exported(std::string_view head);
 
 }  // namespace lockstep::app

@@ -17,13 +17,13 @@ struct ForeignJob {
   std::string_view form;  ///< "arguments of Megatron-LM"
   RunConfig config = {};  ///< its model.* where has_model, its layout; optimizer.gas follows from `batch` where that is known
   planner::System system = {};                       ///< as the file has it
-  bool has_model = false;                            ///< else only its micro-batch
-  bool has_samples = true;                           ///< of a micro-batch, and so does
-  bool has_steps = false;                            ///< optimizer.gas
+  bool has_model = false;                            ///< the file says the model; else `config` has only its micro-batch
+  bool has_samples = true;                           ///< the file says the samples of a micro-batch
+  bool has_steps = false;                            ///< the file says optimizer.gas
   std::optional<std::int64_t> batch = std::nullopt;  ///< samples of a step
-  std::int64_t nodes = 0, devices = 0;               ///< of a node; 0: it does not say
+  std::int64_t nodes = 0, devices = 0;               ///< nodes, and devices of a node; 0: the file does not say
   std::vector<std::string> notes = {};               ///< what was not counted, a sentence each
-  std::int64_t ignored = 0;                          ///< others, which change neither time nor memory
+  std::int64_t ignored = 0;                          ///< other arguments, which change neither time nor memory
 };
 
 }  // namespace lockstep::app

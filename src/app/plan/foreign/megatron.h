@@ -12,11 +12,11 @@
 
 namespace lockstep::app::megatron {
 
-/// One a line. Throws UserError for a model that has no arguments there.
+/// The layout as arguments, one a line. Throws UserError for a model that has no arguments there.
 std::string written(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate, std::int64_t batch);
 bool is_own(std::string_view head);
 
-/// What a shell script or a list of arguments has of them, the model too. Throws UserError with everything that is wrong.
+/// Reads the arguments in a shell script or a list, the model's too. Throws UserError with everything that is wrong.
 ForeignJob read(std::string_view text, const std::string& file);
 
 }  // namespace lockstep::app::megatron

@@ -40,11 +40,11 @@ inline constexpr std::string_view global_batch = "--global-batch-size", granular
                                   nodes = "--nnodes", devices = "--nproc-per-node", layers = "--num-layers",
                                   rotary = "--use-rotary-position-embeddings";
 
-/// What keeps a model from being told at all, by its argument; empty: nothing.
+/// Why a model with the argument `name` cannot be told here at all; empty: nothing is against it.
 std::string_view reason_against(std::string_view name);
-/// Whether it changes neither time nor memory, as far as the planner tells them.
+/// Whether the argument changes neither time nor memory, as far as the planner tells them.
 bool is_harmless(std::string_view name);
-/// Whether Megatron-LM has it and it changes time or memory by what the planner does not know.
+/// Whether Megatron-LM has the argument, and it changes time or memory by what the planner does not know.
 bool is_uncounted(std::string_view name);
 
 /// Settings of models that have no argument there.

@@ -17,7 +17,7 @@ namespace lockstep::app {
 planner::RateFactors calibrated(const std::string& text, const NamedModel& model, const planner::SearchQuestion& question,
                                 const std::string& machine, Answer& answer);
 
-/// The same for the tokens a second that one layout reached on the question's machine.
+/// The factors by the tokens a second that one layout reached on the question's machine.
 planner::RateFactors calibrated_by(double tokens, const planner::Work& work, const planner::Candidate& candidate,
                                    std::int64_t global_batch, Answer& answer);
 

@@ -26,11 +26,11 @@ double waiting_for_ranks(const planner::StepTime& time);
 /// "dp=8 zero=3 ": the settings, without their groups.
 std::string layout_text(const std::vector<std::string>& settings);
 
-/// A line each, with `names` in front, or where there are none their places.
+/// A table with a line for each layout. Its first column has `names`, or the layouts' places where there are none.
 Table table_of(const planner::SearchQuestion& question, const std::vector<planner::Found>& layouts,
                const std::vector<std::string>& names = {});
 
-/// Days and price of `tokens`; says nothing of none.
+/// Adds the days and the price of `tokens` to the answer; nothing where there are none.
 void say_duration(const planner::SearchQuestion& question, double tokens, double price, const planner::Found& found,
                   Answer& answer);
 

@@ -31,7 +31,7 @@ NanoGpt read_nanogpt(const std::vector<std::string>& words);
 /// gradient_accumulation_steps counts the micro-batches of all ranks, ours those of one: what was said is divided by the
 /// `replicas` that read different samples. Returns why it cannot.
 std::vector<Problem> share_accumulation(NanoGpt::Assignment& said, std::int64_t replicas);
-/// Sets the values; the problems of those that break their key's rule.
+/// Sets the values. Returns the problems of those that break their key's rule.
 std::vector<Problem> assign_all(app::RunConfig& config, const std::vector<NanoGpt::Assignment>& assignments);
 
 }  // namespace lockstep::settings

@@ -51,7 +51,7 @@ class ExpressionParser {
   /// Refuses a filter or a test that is not known, except where it may never run.
   void check_known(std::string_view what, const std::string& name, std::size_t at) const;
 
-  int conditions_ = 0;  ///< around here
+  int conditions_ = 0;  ///< conditions around this place
   bool uses_caller_ = false, uses_varargs_ = false, uses_kwargs_ = false;
   struct Nested {
     ExpressionParser& parser;

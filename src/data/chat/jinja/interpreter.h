@@ -34,7 +34,7 @@ struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<std::string, Value>> variables = {};
 
-  Value* find(std::string_view name);  ///< in those around, too
+  Value* find(std::string_view name);  ///< looks in the scopes around this one, too
   void set(std::string_view name, Value value);
 };
 
@@ -46,7 +46,7 @@ class Interpreter {
 
   /// Throws UserError with the place of what is evaluated.
   [[noreturn]] void refuse(const std::string& what, const std::string& remedy = "") const;
-  /// Refuses where `value` is undefined: with what makes it so.
+  /// Refuses where `value` is undefined, and says what makes it so.
   void demand(const Value& value) const;
   /// Counts work, so that no template goes on for ever: a unit for each item or each eight bytes that are made.
   void charge(std::size_t units);
@@ -66,7 +66,7 @@ class Interpreter {
   /// str() and repr().
   std::string printed(const Value& value);
   std::string represented(const Value& value);
-  /// What iterating over it gives; a generator is empty afterwards.
+  /// The items that iterating over the value gives; a generator is empty afterwards.
   std::vector<Value> items(const Value& value);
   /// value[key] and value.name
   Value item(const Value& value, const Value& key);
@@ -126,7 +126,7 @@ class Interpreter {
 
   std::string_view source_;
   const Settings& settings_;
-  std::size_t at_ = 0;  // what is evaluated
+  std::size_t at_ = 0;  // place of what is evaluated
   int depth_ = 0;
   std::size_t work_ = 0;
   std::deque<List> lists_;
@@ -136,11 +136,11 @@ class Interpreter {
   std::deque<Scope> scopes_;
   Scope* scope_ = nullptr;
   std::string* out_ = nullptr;
-  Value written_;  // by the block that is filtered
+  Value written_;  // text of the block that is filtered
   Rendered rendered_;
 };
 
-/// Knows what is evaluated, and how deep that is.
+/// Notes what is evaluated, and how deep that is, as long as it lives.
 struct Interpreter::Depth {
   Interpreter& in;
   std::size_t at;

@@ -11,12 +11,12 @@ namespace lockstep::data::jinja {
 
 using Function = Value (*)(Call& call);
 
-/// Null: not known.
+/// The filter of that name; null: it is not known.
 Function find_filter(std::string_view name);
 Function find_test(std::string_view name);
 /// A method of str, list, tuple or dict.
 Function find_method(const Value& value, std::string_view name);
-/// Whether Python's type has that attribute, but a template may not use it, or it is not known here.
+/// Whether Python's type has that attribute, and a template may not use it here or it is not known.
 bool is_closed_attribute(const Value& value, std::string_view name);
 /// range, namespace, raise_exception, ...
 void add_functions(Interpreter& in, Scope& scope);

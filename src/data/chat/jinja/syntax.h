@@ -15,7 +15,7 @@ namespace lockstep::data::jinja {
 enum class NodeKind : std::uint8_t {
   // expressions; `parts` are their operands, in order
   constant,
-  written,  // what the block wrote that is filtered
+  written,  // what the filtered block wrote
   name,
   tuple,
   list,

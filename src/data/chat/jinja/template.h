@@ -1,6 +1,6 @@
 #pragma once
 
-// Chat templates are written in Jinja2. This is the part of it that they use, as transformers' environment has it: trim_blocks,
+// Chat templates are written in Jinja2. This is the part of it that they use, in transformers' environment. That has trim_blocks,
 // lstrip_blocks, loop controls, `generation` blocks, tojson, raise_exception, strftime_now, and containers that never change.
 // What Jinja2 renders is rendered to the byte; what is not known is refused by name and place.
 
@@ -28,7 +28,7 @@ struct Rendered {
   std::vector<Generated> generated;
 };
 
-/// No template takes longer, writes more, or goes deeper.
+/// Limits of a rendering: no template takes longer, writes more, or goes deeper.
 struct Limits {
   std::size_t work = std::size_t{1} << 26;  ///< steps, items made, and eight bytes of text each
   std::size_t text = std::size_t{1} << 26;  ///< bytes of one text

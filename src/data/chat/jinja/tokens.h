@@ -32,7 +32,7 @@ struct Token {
   double real = 0;
 };
 
-/// With one kind of line breaks and without the last one: the source that places refer to.
+/// The source that places refer to: it has one kind of line breaks, and none at its end.
 std::string normal_source(std::string_view source);
 
 /// The tokens of a normal source, an `end` last; throws UserError with the place of what cannot be one.
