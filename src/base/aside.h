@@ -13,14 +13,14 @@ namespace lockstep {
 
 class Aside {
  public:
-  /// Starts the work; `name` as of start_thread(), whose errors are thrown.
+  /// Starts the work; `name` as in start_thread() (base/thread.h), whose errors are thrown.
   Aside(const std::string& name, std::function<void(const std::stop_token&)> work);
   Aside(const Aside&) = delete;
   Aside& operator=(const Aside&) = delete;
   /// Asks the work to stop and waits for it. What it threw is lost.
   ~Aside() = default;
 
-  /// Whether it has ended, well or not.
+  /// Whether the work has ended, well or not.
   bool done() const { return done_.load(std::memory_order_acquire); }
   void wait() const { done_.wait(false, std::memory_order_acquire); }
   /// Throws what ended work that is done, if anything did.

@@ -1,7 +1,7 @@
 #pragma once
 
 // Chrome's trace event format, which Perfetto reads too: spans of time in rows of processes, and counters. What is added becomes
-// text at once, so that a large trace is one string and not a tree. Times in seconds; the format's are microseconds.
+// text at once, so that a large trace is one string and not a tree. Times are given in seconds; the format has microseconds.
 
 #include <string>
 #include <string_view>
@@ -23,10 +23,10 @@ class ChromeTrace {
             Json::Object details = {});
   void counter(int process, std::string_view name, std::string_view of, double seconds, double value);
 
-  /// What was added, to be added to another one, of another rank perhaps.
+  /// The text of all events. Another trace may add it, perhaps on another rank.
   const std::string& events() const { return events_; }
   void add(const std::string& events);
-  /// The file; `about`: what else it says of itself.
+  /// The file's text. `about` has further facts about the trace.
   std::string text(const Json& about = Json(Json::Object{})) const;
 
  private:

@@ -55,11 +55,11 @@ class Json {
 
   /// indent < 0: one line. Non-finite numbers print as null.
   std::string dump(int indent = -1) const;
-  /// Throws UserError with `what` (a file name) and the place of the fault, and for a text whose values would take much more
-  /// memory than it does.
+  /// Throws UserError with `what` (a file name) and the place of the fault. It also refuses a text whose values would take much
+  /// more memory than the text.
   static Json parse(std::string_view text, std::string_view what = "JSON");
-  /// Calls take(key, value) for each member of the object that `text` is, as soon as it is read: memory is for one at a time. A
-  /// fault behind it is thrown after it was taken.
+  /// Calls take(key, value) for each member of the object that `text` is, as soon as it is read. So one member at a time is in
+  /// memory. A fault in the text is thrown after the members before it were taken.
   static void for_each_member(std::string_view text, std::string_view what,
                               const std::function<void(const std::string&, const Json&)>& take);
 

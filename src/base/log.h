@@ -21,7 +21,8 @@ class Log {
   explicit Log(std::FILE* out = stdout, Level least = Level::info, LogForm form = LogForm::calm);
   /// Keeps a stamped copy of every printed line for also_to().
   void keep();
-  /// `copies` is called with them: those kept before, in one text, and every one to come. What it throws, the log does too.
+  /// Calls `copies` with the copies kept so far, in one text, and then with every copy to come. The log passes on what `copies`
+  /// throws.
   using Copies = std::function<void(const std::string&)>;
   void also_to(Copies copies);
   /// A function called before and after a line is printed on a terminal (a progress bar hides and shows itself); may be empty.
@@ -33,7 +34,7 @@ class Log {
   void set_guard(Guard* guard) { guard_ = guard; }
 
   void line(Level level, std::string_view text, std::source_location where = std::source_location::current());
-  /// A line as it is, without time and place, where info() lines are printed.
+  /// Prints a line without time and place, where info() lines are printed.
   void plain(std::string_view text);
   void info(std::string_view text, std::source_location where = std::source_location::current()) {
     line(Level::info, text, where);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Random numbers without state (numerics.md section 1): Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers:
-// as easy as 1, 2, 3"), addressed by (seed, name, index). Equal on every machine, rank and thread count.
+// Random numbers without state, addressed by (seed, name, index) (numerics.md section 1). They are Philox4x32-10's (Salmon et
+// al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"). They are equal on every machine, rank and thread count.
 
 #include <array>
 #include <cstdint>

@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-/// The words of a command, quoted for a POSIX shell where it would read them otherwise.
+/// The words of a command, quoted where a POSIX shell would change them.
 std::string shell_words(const std::vector<std::string>& words);
 
-/// The same of a command of this program, whose name comes first, as the person called it.
+/// The words of a command of this program, quoted likewise. The program's name, as the person called it, is put in front.
 std::string own_command(std::vector<std::string> words);
 
 }  // namespace lockstep

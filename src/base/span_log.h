@@ -1,7 +1,7 @@
 #pragma once
 
-// What one rank did when, for a trace of its run: a bounded list of spans of time, in memory that others take. Who has one and a
-// moment to tell of adds it; while the log is off that is a branch.
+// What one rank did when, for a trace of its run: a bounded list of spans of time, in memory that the caller provides. While the
+// log is off, adding a span costs a branch.
 
 #include <array>
 #include <cstddef>
@@ -16,11 +16,11 @@ namespace lockstep {
 enum class SpanKind : std::uint8_t {
   step,      ///< numbers: the step
   phase,     ///< a part of the run or of a step; no numbers
-  pass,      ///< of a chunk of the model; numbers: micro-batch, chunk
-  op,        ///< numbers: of a product m, n, k
+  pass,      ///< a pass of a chunk of the model; numbers: micro-batch, chunk
+  op,        ///< an op; numbers: m, n and k of a product
   waiting,   ///< the rank stands still for an exchange or a disk; numbers: bytes
   exchange,  ///< between ranks, from its start until its end was seen; numbers: bytes
-  disk,      ///< the same of what moves to a disk or from it
+  disk,      ///< a move to a disk or from it, from its start until its end was seen; numbers: bytes
   count
 };
 
@@ -38,7 +38,7 @@ class SpanLog {
   /// Keeps nothing until it is given room.
   SpanLog() = default;
   explicit SpanLog(std::span<Span> room) : room_(room) {}
-  /// From now on, in place of what it had; `room` outlives its use.
+  /// Keeps spans in `room` from now on and forgets earlier ones. `room` outlives its use.
   void keep_in(std::span<Span> room) {
     room_ = room;
     kept_ = 0;
@@ -46,7 +46,7 @@ class SpanLog {
 
   void turn(bool on) { on_ = on; }
   bool on() const { return on_; }
-  /// Kept while the log is on and has room.
+  /// Keeps a span while the log is on and has room.
   void add(const Span& span) noexcept {
     if (!on_) return;
     if (kept_ == room_.size()) {
@@ -57,7 +57,7 @@ class SpanLog {
   }
 
   std::span<const Span> spans() const { return room_.first(kept_); }
-  /// There was no room for as many.
+  /// The number of spans for which there was no room.
   std::int64_t dropped() const { return dropped_; }
   /// Nothing is kept any more, and the room is not touched.
   void close() {
@@ -72,7 +72,7 @@ class SpanLog {
   bool on_ = false;
 };
 
-/// A span from its construction to its destruction; no log: nothing.
+/// Adds a span from its construction to its destruction. Without a log it does nothing.
 class [[nodiscard]] ScopedSpan {
  public:
   ScopedSpan(SpanLog* log, SpanKind kind, std::string_view name, std::array<std::int64_t, 3> numbers = {})

@@ -1,18 +1,18 @@
 #pragma once
 
 // A binary tree's sum of 2^k things that come one after another, which keeps as few as it can. Thing i goes to a place of a
-// stack. It is added onto the place below while both are whole halves. Place 0 ends with ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 +
-// 7)): the order in which ranks are added (comm/combine.h).
+// stack. It is added onto the place below while both are whole halves. Place 0 ends with `((0 + 1) + (2 + 3)) + ((4 + 5) + (6 +
+// 7))`. Ranks are added in this order (comm/combine.h).
 
 #include <bit>
 #include <cstdint>
 
 namespace lockstep {
 
-/// Where thing `number` is put: behind the halves that wait.
+/// The place for thing `number`: behind the halves that wait.
 inline int place_in_tree(int number) { return std::popcount(static_cast<std::uint32_t>(number)); }
 
-/// merge(to, from) for every place that is added onto the one below once thing `number` is there.
+/// Calls merge(to, from) for every place that is added onto the one below once thing `number` is there.
 template <class Merge>
 void merge_behind(int number, const Merge& merge) {
   int place = place_in_tree(number);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a person at a terminal sees: width, a progress bar, plots. No plot needs a terminal: it is text.
+// What a person at a terminal sees: width, a progress bar, plots. Plots are text and need no terminal.
 
 #include <cstddef>
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace lockstep {
 
 /// Whether `file` is a terminal that can redraw a line (TERM set and not "dumb").
 bool is_terminal(std::FILE* file);
-/// Prints all of `text`; whether it got there. A person who no longer reads is no reason to end.
+/// Prints all of `text` and returns whether it was written. A reader that is gone does not end the program.
 bool say(std::FILE* file, std::string_view text);
 /// Whether `file` is a pipe or a terminal whose reader is gone.
 bool is_unread(std::FILE* file);

@@ -24,8 +24,8 @@ class Stream {
   virtual void wait(const Event& event) = 0;
   /// Blocks the caller until everything issued so far is done.
   virtual void synchronize() = 0;
-  /// Copies `bytes` from one space of the runtime to another, or within one, in the order of the stream's work: the host leaves
-  /// both sides alone until then. They do not overlap, unless they are the same: then nothing is done.
+  /// Copies `bytes` from one space of the runtime to another, or within one, in the order of the stream's work. The host leaves
+  /// both sides alone until the copy is done. They may not overlap; where they are the same, nothing is done.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
 
   /// Work that wants to move forward between ops (a CPU collective); `callback` must be short. Ops call progress().

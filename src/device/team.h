@@ -14,7 +14,7 @@ namespace lockstep {
 class Team {
  public:
   static constexpr int most_threads = 1000;
-  /// threads from 1 to most_threads.
+  /// `threads` is from 1 to most_threads.
   explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;
@@ -29,9 +29,9 @@ class Team {
     share(tiles, Order::ascending, body);
   }
 
-  /// The same, but each worker begins with its own part of the tiles, and then helps the others. Worker w's part begins at
-  /// `tiles * w / size()`. So the same rows of a matrix are likely to be in the same core's cache from call to call. Tiles of
-  /// different parts begin in any order, so none may wait for another.
+  /// Calls body(tile, worker) for every tile, too, but each worker begins with its own part of the tiles, and then helps the
+  /// others. Worker w's part begins at `tiles * w / size()`. So the same rows of a matrix are likely to be in the same core's
+  /// cache from call to call. Tiles of different parts begin in any order, so none may wait for another.
   template <class Body>
   void for_each_affine(std::int64_t tiles, Body&& body) {
     share(tiles, Order::by_worker, body);

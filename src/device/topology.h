@@ -9,7 +9,7 @@ namespace lockstep {
 
 /// The cores that the calling thread may use, in the order of the machine: neighbours beside each other.
 std::vector<int> neighbouring_cores();
-/// `cores` in that order, as the kernel's files below `system` tell it; in their own where there are none.
+/// `cores` with neighbours beside each other, as the kernel's files below `system` tell it. Without these files the order stays.
 std::vector<int> beside_each_other(const std::vector<int>& cores, const std::filesystem::path& system);
 /// The part of `cores` of rank `rank` of `ranks`, contiguous and as even as possible; with more ranks than cores, all of them.
 std::vector<int> share_of_cores(const std::vector<int>& cores, int rank, int ranks);

@@ -1,6 +1,7 @@
 #pragma once
 
-// A file that grows at its end, such as a log: what is appended goes out at once, in one write where the system takes it whole.
+// A file that grows at its end, such as a log. Appended bytes are written at once, in one write where the system takes them
+// whole.
 
 #include <string_view>
 
@@ -11,7 +12,7 @@ namespace lockstep::io {
 class AppendedFile {
  public:
   enum class Open { existing_or_new, new_one };
-  /// Throws as File does; new_one: also where the file is there already.
+  /// Throws as File does. With `Open::new_one` it throws, too, where the file is there already.
   explicit AppendedFile(Path path, Open open = Open::existing_or_new);
   ~AppendedFile();
   AppendedFile(AppendedFile&& other) noexcept

@@ -19,7 +19,7 @@ using Path = std::filesystem::path;
 /// Throws the error of a failed call: "cannot `doing` `path`: reason of `code` (an errno)".
 [[noreturn]] void throw_file_error(int code, std::string_view doing, const Path& path);
 
-/// A file's bytes by their place, however they are had.
+/// A source of a file's bytes, which are read by their place in it.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
@@ -28,7 +28,7 @@ class ByteSource {
   virtual void read_at(std::uint64_t offset, std::span<std::byte> out) const = 0;
 };
 
-/// Whether there is something at the path. Throws where that cannot be known, as in a folder that is closed to this user.
+/// Whether anything is at the path. Throws where that cannot be known, as in a folder that is closed to this user.
 bool exists(const Path& path);
 /// Whether it is a folder; throws as exists() does.
 bool is_folder(const Path& path);
@@ -40,7 +40,7 @@ bool is_special(const Path& path);
 /// Throws what read_at() says of a file that ends at byte `end`, where `missing` bytes more were asked for.
 [[noreturn]] void throw_cut_off(const Path& path, std::uint64_t end, std::size_t missing);
 
-/// Throws UserError unless an open descriptor is that of a regular file; EISDIR's error of a folder.
+/// Throws UserError unless an open descriptor is that of a regular file. For a folder it is the error of EISDIR.
 void demand_regular_file(int descriptor, std::string_view doing, const Path& path);
 
 /// An open file; move-only. Positioned calls only, so several threads may use one File on ranges that do not overlap.
@@ -65,7 +65,7 @@ class File {
   void resize(std::uint64_t size);
   /// Returns when the bytes are on the device.
   void sync();
-  /// The same without what only tells about them, such as times.
+  /// Returns when the bytes are on the device, without file attributes such as times.
   void sync_data();
   /// Closes and reports what a file system says only then; the destructor closes silently.
   void close();
@@ -126,10 +126,10 @@ class MappedFile final : public ByteSource {
   std::span<const std::byte> bytes_;
 };
 
-/// The whole file. What is none, as a pipe or a device, is waited for a while (io/stream.h) and gives at most 64 MiB; throws
-/// UserError for more.
+/// The whole file. A pipe or a device is waited for a while (io/stream.h) and gives at most 64 MiB; throws UserError for more.
 std::string read_file(const Path& path);
-/// A whole regular file of at most `most_bytes`; throws UserError for another one, before memory is taken and without waiting.
+/// A whole regular file of at most `most_bytes`. For anything else it throws UserError, before memory is taken and without
+/// waiting.
 std::string read_document(const Path& path, std::uint64_t most_bytes = std::uint64_t{1} << 40);
 /// `content` takes the place of `path` at once or not at all, and lasts when this returns.
 void replace_file(const Path& path, std::string_view content);
@@ -139,7 +139,7 @@ Path folder_of(const Path& path);
 Path whole_path(const Path& path);
 /// Makes a folder in one that is there; it lasts when this returns, and nothing happens when it exists.
 void make_folder(const Path& path);
-/// The same with those above it.
+/// Makes a folder and the missing ones above it.
 void make_folders(const Path& path);
 /// Names in a folder are lasting only after this.
 void sync_folder(const Path& path);

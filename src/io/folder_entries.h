@@ -8,8 +8,7 @@
 
 namespace lockstep::io {
 
-/// Paths of what `folder` holds, in no order. `failed` says why a folder cannot be read, or not to its end; never that a signal
-/// interrupted it.
+/// Paths of the entries of `folder`, in no order. `failed` says why the folder cannot be read to its end. A signal is no reason.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder, std::error_code& failed);
 
 }  // namespace lockstep::io

@@ -1,6 +1,6 @@
 #pragma once
 
-// A folder that is known by what it is, and not by its path, which may come to name another one, or none.
+// An open folder, which is known by itself and not by its path. The path may come to name another folder, or none.
 
 #include <optional>
 

@@ -18,11 +18,11 @@ class NewFolder {
 
   /// Where to put the content until commit().
   const Path& path() const { return partial_; }
-  /// The same for a folder that another process makes.
+  /// Where another process that makes the folder `path` puts the content until its commit().
   static Path path_until_commit(const Path& path);
-  /// Where an older folder is for a moment while it is replaced. That is so on file systems that cannot exchange two folders in
-  /// one step (such as NFS). A process that dies in that moment leaves the folder there. Who looks for `path` and finds it gone
-  /// looks here.
+  /// The path of an older folder for a moment while it is replaced. It is used on file systems that cannot exchange two folders
+  /// in one step (such as NFS). A process that dies in that moment leaves the folder there. Who looks for `path` and finds it
+  /// gone looks here.
   static Path path_while_replaced(const Path& path);
   /// Syncs the folder (its files are the caller's to sync), gives it its name and syncs the folder above. An older folder
   /// of that name is deleted after that. Once.
@@ -37,8 +37,8 @@ class NewFolder {
   bool committed_ = false;
 };
 
-/// Deletes from `parent` what dead processes left half made or half deleted. A folder that one was about to replace gets its name
-/// back. A living process holds a lock, and its folders stay.
+/// Deletes from `parent` what dead processes left half made or half deleted. A folder that a dead process was about to replace
+/// gets its name back. A living process holds a lock, and its folders stay.
 void settle_folders(const Path& parent);
 
 /// Deletes a folder with all it contains. When interrupted, nothing of it is left under its name.

@@ -9,8 +9,8 @@
 namespace lockstep::io {
 
 struct Plugin {
-  void* object = nullptr;  ///< what it hands over; lives as long as the process
-  std::string problem;     ///< why there is none
+  void* object = nullptr;  ///< the interface that the plugin hands over; lives as long as the process
+  std::string problem;     ///< why there is no object
   bool loads = true;       ///< false: the file is there, but a library that it is linked with is not
 };
 

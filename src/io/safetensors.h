@@ -47,8 +47,8 @@ inline constexpr std::uint64_t safetensors_alignment = 64;
 /// Bytes of an element of the format's type; 0 for a type that is not known.
 std::size_t safetensors_element_size(std::string_view dtype);
 
-/// Gives every entry (name, dtype and shape are read) its place: larger element types first, so that every element is
-/// aligned, and else in the given order. Throws BrokenRule for unknown types and UserError for names that appear twice.
+/// Gives every entry its place. Larger element types come first, so that every element is aligned; else the given order stays.
+/// Name, dtype and shape of each entry are read. Throws BrokenRule for unknown types and UserError for names that appear twice.
 SafetensorsHeader lay_out_safetensors(const std::vector<SafetensorsEntry>& entries, SafetensorsMetadata metadata = {});
 
 /// The header's bytes, data_offset of them, the length in front included. The same table gives the same bytes.
@@ -60,8 +60,8 @@ std::string safetensors_header_bytes(const SafetensorsHeader& header);
 /// - sizes that contradict shapes, ranges that overlap, leave holes or lie outside of the file
 SafetensorsHeader parse_safetensors(std::span<const std::byte> start, std::uint64_t file_bytes, std::string_view path);
 
-/// The start of a file as parse_safetensors() wants it: its length field and the header, or as much of them as there is where
-/// the length is none.
+/// Reads the start of a file for parse_safetensors(): its length field and the header. Where the length is not valid, it reads
+/// the length field alone.
 std::vector<std::byte> read_safetensors_start(const File& file);
 
 }  // namespace lockstep::io

@@ -13,7 +13,7 @@
 
 namespace lockstep::io {
 
-/// SHA-1 tells damage, and nothing against one who means harm.
+/// The kind of digest. SHA-1 finds damage, but gives no security against forgery.
 enum class DigestKind : std::uint8_t { sha1, sha256 };
 
 class Digest {

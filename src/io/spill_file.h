@@ -49,7 +49,7 @@ class SpillFile {
   const std::string& way() const { return way_; }
 
  private:
-  /// A move of the caller's, which the system may carry out in several parts.
+  /// A move that the caller began. The system may carry it out in several parts.
   struct Slot {
     Ring::Move rest = {};
     bool taken = false, done = false;

@@ -21,8 +21,8 @@ class ByteStream {
 
 /// How long a pipe or terminal is waited for, in seconds.
 struct Patience {
-  double writer = 5;                  ///< for one who opens a pipe to write
-  std::optional<double> silent = 60;  ///< for bytes, while one has it open; none: as long as it takes
+  double writer = 5;                  ///< for a writer to open a pipe
+  std::optional<double> silent = 60;  ///< for bytes, while a writer has it open; none: as long as it takes
 };
 
 /// Opens what is at a path without waiting, be it a file or a pipe that nobody has opened to write. Reading throws UserError when

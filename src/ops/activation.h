@@ -15,7 +15,7 @@ class Activations : public Family {
   explicit Activations(OpObserver* observer) : Family("activation", observer) {}
   /// y = f(x); y may be x.
   void forward(const Tensor& y, const Tensor& x, Activation f);
-  /// dx = dy * f'(x); dx may be dy. When `y` is not empty, f(x) is written there again.
+  /// dx = dy * f'(x); dx may be dy. When `y` is not empty, it gets f(x) again.
   void backward(const Tensor& dx, const Tensor& y, const Tensor& dy, const Tensor& x, Activation f);
 
  private:

@@ -15,14 +15,14 @@ namespace lockstep::ops {
 DType storage_of(const Tensor& tensor, std::string_view name);
 /// `tensor` is a matrix of rows x columns of `type`; rows may be strided, but not lie in tiles.
 void check_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name, DType type = DType::f32);
-/// The same of weights, whose rows may lie in tiles.
+/// What check_matrix() demands, of weights, whose rows may lie in tiles.
 void check_weights(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name, DType type);
-/// The same as check_matrix, when `tensor` is not empty.
+/// What check_matrix() demands, when `tensor` is not empty.
 void check_optional_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name,
                            DType type = DType::f32);
 /// `tensor` is dense and has `count` elements of `type`.
 void check_dense(const Tensor& tensor, std::int64_t count, std::string_view name, DType type = DType::f32);
-/// The same, when `tensor` is not empty.
+/// What check_dense() demands, when `tensor` is not empty.
 void check_optional_dense(const Tensor& tensor, std::int64_t count, std::string_view name, DType type = DType::f32);
 /// All tensors that are not empty are on one device.
 void check_device(std::initializer_list<const Tensor*> tensors);
@@ -36,7 +36,7 @@ void check_samples(const Tensor& tensor, const Positions& positions, std::string
 void check_starts(const Tensor& starts, std::int64_t samples, std::int64_t end);
 
 struct DropoutSite;
-/// p is in [0, 1), and the mask begins somewhere.
+/// p is in [0, 1), and neither the first sample nor the first index is negative.
 void check_site(const DropoutSite& site);
 
 }  // namespace lockstep::ops

@@ -24,8 +24,9 @@ struct DropoutSite {
   float p = 0;                    ///< 0: no dropout
   std::uint32_t key[2] = {0, 0};  ///< from make_key
   std::int64_t first_sample = 0;  ///< global number of the tensor's sample 0
-  Positions positions = {};       ///< of a sample's rows; not for attention weights, whose queries follow from the call's shape
-  std::int64_t first_index = 0;   ///< of column 0: its feature; for attention weights S times the model's number of head 0
+  Positions positions = {};  ///< of a sample's rows; attention weights leave it empty: their queries follow from the call's shape
+  /// index of column 0: its feature or, for attention weights, S times the number of head 0 in the model
+  std::int64_t first_index = 0;
   std::int64_t index_stride = 0;  ///< S for attention weights
 };
 

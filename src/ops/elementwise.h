@@ -18,7 +18,7 @@ class Elementwise : public Family {
   void fill(const Tensor& x, float value);
   /// y = x, converting between f32 and bf16 (round to nearest even).
   void cast(const Tensor& y, const Tensor& x);
-  /// x, f32, in two halves (tensor/bfloat16.h: Halves): high is bf16, low u16 or empty, where the rest of x is not wanted.
+  /// Splits x, f32, into two halves (tensor/bfloat16.h: Halves). `high` is bf16. `low` is u16, or empty where it is not wanted.
   void split(const Tensor& high, const Tensor& low, const Tensor& x);
   /// The inverse of split: the same bits, but for NaN.
   void join(const Tensor& x, const Tensor& high, const Tensor& low);
@@ -29,9 +29,9 @@ class Elementwise : public Family {
   void finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual);
   /// x *= factor.
   void scale(const Tensor& x, float factor);
-  /// x = cap tanh(x / cap), f32; tanhs, as large or empty, gets the hyperbolic tangents, which the backward pass needs.
+  /// x = cap tanh(x / cap), f32. `tanhs`, of x's size or empty, gets the hyperbolic tangents, which the backward pass needs.
   void soft_cap(const Tensor& x, const Tensor& tanhs, float cap);
-  /// d *= 1 - tanhs^2: the gradient of what soft_cap() was given.
+  /// d *= 1 - tanhs^2: turns the gradient of soft_cap()'s result into that of its input.
   void soft_cap_backward(const Tensor& d, const Tensor& tanhs);
   /// x[i] = mean + std * normal(first + i), where normal(e) is element e of the named parameter (numerics.md section 1).
   /// Box-Muller makes elements 2j and 2j+1 of words 2j and 2j+1 of the sequence. The bits are equal on every machine.

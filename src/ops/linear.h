@@ -42,8 +42,8 @@ struct Epilogue {
 struct InputEpilogue {
   Tensor pre_activation = {};  ///< [B, K] or empty
   Activation activation = Activation::none;
-  /// [B, K] or empty: what the forward pass made of pre_activation (and the gate), for the weight gradient; may be pre_activation
-  /// itself.
+  /// [B, K] or empty: gets what the forward pass made of pre_activation (and the gate), for the weight gradient. It may be
+  /// pre_activation itself.
   Tensor activated = {};
   Tensor gate = {};    ///< [B, K] or empty
   Tensor d_gate = {};  ///< [B, K], where there is a gate; may be the gate itself
@@ -71,9 +71,9 @@ class Linear : public Family {
 
  private:
   virtual void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) = 0;
-  /// Whether there is an order of tiles.
+  /// Whether these kernels have an order of tiles, so that prepack() can do something.
   virtual bool packs() const { return false; }
-  /// False: none for this matrix, and nothing was done.
+  /// False: there is no order of tiles for this matrix, and nothing was done.
   virtual bool do_prepack(const Tensor& /*w*/, const Tensor& /*to*/) { return false; }
   virtual void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) = 0;
   virtual void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate,

@@ -36,9 +36,9 @@ class Loss : public Family {
   /// needs `keep_exponentials`: then the logits of rows that count become exp(logit - largest). Otherwise the logits stay.
   void summarise(const Tensor& summary, const Tensor& logits, const Tensor& targets, const VocabularyPart& part,
                  bool keep_exponentials);
-  /// Does for one part what forward() does. `summaries` [n * B, 3] f64 are those of parts 0 to n - 1, added in this order.
-  /// loss_sum gets the same from every part, and may be empty. With `scale` the logits, as summarise() left them, become the
-  /// gradient of the part's columns.
+  /// Does for one part what forward() does. `summaries` [n * B, 3] f64 has the summaries of parts 0 to n - 1, which are added in
+  /// this order. Every part adds the same to `loss_sum`, which may be empty. With `scale` the logits, as summarise() left them,
+  /// become the gradient of the part's columns.
   void finish(const Tensor& logits, const Tensor& targets, const VocabularyPart& part, const Tensor& summaries,
               const Tensor& scale, const Tensor& loss_sum);
 

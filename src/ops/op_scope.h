@@ -1,8 +1,8 @@
 #pragma once
 
 // Where an op begins and ends. A family's public functions check, then open a scope around the kernel: the observer that the Ops
-// were made with is told of both ends. Without one a scope is a branch. What takes times or opens memory for kernels alone needs
-// nothing else, and a new op is seen by it through its scope.
+// were made with is told of both ends. Without an observer a scope costs a branch. An observer may take times, or open memory for
+// kernels alone. It sees a new op through the op's scope.
 
 #include <cstdint>
 #include <string_view>
@@ -20,11 +20,11 @@ struct OpCall {
   std::int64_t m = 0, n = 0, k = 0;  ///< of a product: tokens, out-features, in-features
 };
 
-/// Is called on the thread that calls the ops; one op at a time.
+/// Hears of ops. It is called on the thread that calls them, one op at a time.
 class OpObserver {
  public:
   virtual ~OpObserver() = default;
-  /// The arguments were checked; no memory of theirs has been touched.
+  /// The arguments were checked; their memory has not been touched yet.
   virtual void begin(const OpCall& call) = 0;
   /// The same call has returned or thrown.
   virtual void end(const OpCall& call) noexcept = 0;
@@ -33,7 +33,7 @@ class OpObserver {
 /// A call that lasts as long as this lives.
 class [[nodiscard]] OpScope {
  public:
-  /// No observer: null.
+  /// `observer` may be null: then nobody is told.
   OpScope(OpObserver* observer, const OpCall& call) : observer_(observer), call_(call) {
     if (observer_ != nullptr) observer_->begin(call_);
   }
@@ -48,7 +48,7 @@ class [[nodiscard]] OpScope {
   OpCall call_;
 };
 
-/// What all families of kernels are.
+/// The base of all families of kernels: a name and an observer.
 class Family {
  public:
   virtual ~Family() = default;
@@ -56,7 +56,7 @@ class Family {
   Family& operator=(const Family&) = delete;
 
  protected:
-  /// `observer` outlives it; null: none.
+  /// `observer` outlives the family; null: none.
   Family(std::string_view name, OpObserver* observer) : name_(name), observer_(observer) {}
   OpScope scope(std::string_view op) const { return {observer_, {name_, op}}; }
   OpScope scope(std::string_view op, LayerProduct product, std::int64_t m, std::int64_t n, std::int64_t k) const {

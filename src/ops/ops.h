@@ -39,11 +39,11 @@ class Ops {
   virtual Elementwise& elementwise() = 0;
   virtual Reduce& reduce() = 0;
   virtual Update& update() = 0;
-  /// What the kernels are issued on: copies of what they read and write go there too.
+  /// The stream that the kernels are issued on. Copies of what they read and write belong there, too.
   virtual Stream& stream() = 0;
   /// Bytes this backend holds for packing and partial sums, on top of every arena: fixed at construction and by take_sum_grids().
   virtual std::int64_t workspace_bytes() const = 0;
-  /// From now on products and bias gradients may be summed by ranges (ops/sum_grid.h), which takes more workspace; once is
+  /// Lets products and bias gradients be summed by ranges (ops/sum_grid.h) from now on. That takes more workspace. Once is
   /// enough.
   virtual void take_sum_grids() = 0;
 };

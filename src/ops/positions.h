@@ -24,7 +24,7 @@ struct PositionRun {
 
 class Positions {
  public:
-  /// None.
+  /// No positions.
   Positions() = default;
   Positions(std::int64_t first, std::int64_t count) : Positions({first, count}, {first + count, 0}) {}
   /// Rows of `front` come before those of `back`, as their positions do (BrokenRule).
@@ -35,7 +35,7 @@ class Positions {
 
   /// Rows of a sample.
   constexpr std::int64_t count() const { return runs_[0].count + runs_[1].count; }
-  /// The position of a row of a sample; of row i of a tensor: at(i % count()).
+  /// The position of a row of a sample. Row i of a tensor has position at(i % count()).
   constexpr std::int64_t at(std::int64_t row) const {
     const std::int64_t behind = row - runs_[0].count;
     return behind < 0 ? runs_[0].first + row : runs_[1].first + behind;
@@ -45,29 +45,31 @@ class Positions {
     const std::int64_t behind = position - runs_[1].first;
     return runs_[1].count > 0 && behind >= 0 ? runs_[0].count + behind : position - runs_[0].first;
   }
-  /// Behind the last position.
+  /// One more than the last position.
   std::int64_t end() const { return runs_[1].count > 0 ? runs_[1].end() : runs_[0].end(); }
-  /// Those of rows [first, first + count) of a sample.
+  /// The positions of rows [first, first + count) of a sample.
   Positions part(std::int64_t first, std::int64_t count) const {
     ensure(first >= 0 && count >= 0 && first + count <= this->count(), "a part lies among the rows");
     const std::int64_t in_front = std::clamp<std::int64_t>(runs_[0].count - first, 0, count);
     if (in_front == 0) return {at(first), count};
     return {{at(first), in_front}, {runs_[1].first, count - in_front}};
   }
-  /// In order; a run may be empty.
+  /// Both runs in order; either may be empty.
   std::span<const PositionRun> runs() const { return runs_; }
 
  private:
   std::array<PositionRun, 2> runs_{};
 };
 
-/// The start of the document of position `first` of a sample; those of the positions behind follow. Null: one document.
+/// Points at the document start of position `first` of a sample; the starts of later positions follow. Null: a sample is one
+/// document.
 inline const std::int32_t* starts_from(const Tensor& starts, std::int64_t sample, std::int64_t first) {
   return starts ? reinterpret_cast<const std::int32_t*>(starts.data) + sample * starts.stride() + first : nullptr;
 }
 
-/// The same where a query sees a window alone (Beltagy et al. 2020): of `positions` of every sample, where what each sees begins,
-/// its own key and window - 1 before it, but none before its document. `starts`: of documents; empty: a sample is one.
+/// Sets window_starts to the first position that each position sees where queries see a window alone (Beltagy et al. 2020). A
+/// query sees its own key and window - 1 before it, but none before its document. Samples have `positions` positions. `starts`
+/// are those of documents; empty: a sample is one document.
 inline void find_window_starts(std::span<std::int32_t> window_starts, std::span<const std::int32_t> starts,
                                std::int64_t positions, std::int64_t window) {
   for (std::size_t i = 0; i < window_starts.size(); ++i) {

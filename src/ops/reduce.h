@@ -15,8 +15,8 @@ class Reduce : public Family {
   /// sum [1] f64 = the sum of squares, in double: chunks of 4096 elements, 16 lanes each, chunks added in order. Not
   /// finite when an element is not (numerics.md section 3.5).
   void sum_of_squares(const Tensor& sum, const Tensor& x);
-  /// An exact sum: integers that are each times 2^(32 i - exact_bias), and the last one more than 0 where an element was not
-  /// finite. Those of several ranges add up, in any order.
+  /// Digits of an exact sum: digit i, an integer, counts 2^(32 i - exact_bias). The last digit is above 0 where an element was
+  /// not finite. The digits of several ranges may be added, in any order.
   static constexpr std::int64_t exact_digits = 21;
   static constexpr int exact_bias = 320;
   /// digits [exact_digits] i64 += the exact sum of squares.

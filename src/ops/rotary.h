@@ -13,14 +13,15 @@ namespace lockstep::ops {
 struct RotaryPlace {
   Positions positions = {};  ///< of a sample's T rows
   bool inverse = false;      ///< turn back: the gradient's way
-  Tensor starts = {};        ///< of documents, whose positions are turned as they count (ops/positions.h); those have angles
+  /// document starts (ops/positions.h) or empty; a row turns by its position in its document, which has angles
+  Tensor starts = {};
 };
 
 class Rotary : public Family {
  public:
   explicit Rotary(OpObserver* observer) : Family("rotary", observer) {}
-  /// x [B*T, H*D] in place, f32 or bf16; rows may be strided. angles [P, D] f32, dense: row p has the cosines of position p's D/2
-  /// angles, then their sines. A pair (a, b) becomes (a cos - b sin, b cos + a sin).
+  /// Turns x [B*T, H*D], f32 or bf16, in place; rows may be strided. `angles` [P, D] is f32 and dense. Its row p has the cosines
+  /// of position p's D/2 angles, then their sines. A pair (a, b) becomes (a cos - b sin, b cos + a sin).
   void rotate(const Tensor& x, const Tensor& angles, const RotaryPlace& place);
 
  private:

@@ -17,7 +17,7 @@ class SplitNorm : public Family {
   explicit SplitNorm(OpObserver* observer) : Family("split_norm", observer) {}
   /// sums [B] = the sum of squares of each row of x [B, C].
   void squares(const Tensor& sums, const Tensor& x);
-  /// n [B, C], which may be x, and rstd [B], for the backward pass. `sums` [B]: of all F features.
+  /// Makes n [B, C], which may be x, and rstd [B] for the backward pass. `sums` [B] are squares() summed over all F features.
   void forward(const Tensor& n, const Tensor& rstd, const Tensor& x, const Tensor& gain, const Tensor& sums,
                std::int64_t features, float eps);
   /// sums [B] = the sum of dn * gain * x * rstd over each row.

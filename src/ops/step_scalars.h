@@ -22,7 +22,7 @@ struct StepScalars {
   Tensor operator[](Index index) const { return values.flat(index, 1); }
 };
 
-/// The same numbers with the side that the host writes; upload() of them, or of one, brings them to where ops read them.
+/// The step scalars with the copy that the host writes. upload() of all or of one() brings them to where ops read them.
 struct WrittenScalars {
   Mirror values;
 

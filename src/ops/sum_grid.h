@@ -9,7 +9,7 @@
 
 namespace lockstep::ops {
 
-/// Neighbours [first, first + count) of an index.
+/// Values [first, first + count) of an index.
 struct IndexRun {
   std::int64_t first = 0, count = 0;
   std::int64_t end() const { return first + count; }

@@ -39,13 +39,14 @@ struct Lars {
 
 /// Where stochastic rounding finds its random numbers. A bf16 value is rounded up with the probability of its distance from the
 /// lower neighbour (Gupta et al. 2015), so that nothing is lost on average. Element e of the tensors is element g = global(e) of
-/// a parameter, g < 2^34. Its number for slot s of update u is half s % 2 of word(g + (s / 2) 2^34, u). The words are those of
-/// the CounterRng with this key. Slots: a rule's own in their order, then weights_slot.
+/// a parameter, g < 2^34. Its 16-bit number for slot s of update u is half s % 2 of word(g + (s / 2) 2^34, u). The words are
+/// those of the CounterRng with this key. Slots: a rule's own in their order, then weights_slot.
 struct RandomRounding {
   static constexpr int weights_slot = 2;
   std::array<std::uint32_t, 2> key = {};
   std::uint64_t update = 0;
-  /// The tensors are elements [skipped, ...) of a rectangle of the parameter: rows of `columns` elements, `stride` apart.
+  /// The tensors are elements [skipped, ...) of a rectangle of the parameter. Its rows have `columns` elements and are `stride`
+  /// apart.
   std::int64_t first = 0, columns = 1, stride = 1, skipped = 0;
 
   constexpr std::int64_t global(std::int64_t e) const {
@@ -63,7 +64,7 @@ struct AdamWTensors {
 };
 
 struct SgdTensors {
-  Tensor weights, publish, gradient;  ///< as AdamWTensors has them
+  Tensor weights, publish, gradient;  ///< as in AdamWTensors
   Tensor momentum_buffer;             ///< f32 or bf16; empty when momentum is 0
   Tensor low = {};
 };
@@ -76,15 +77,16 @@ struct DirectionTensors {
 class Update : public Family {
  public:
   explicit Update(OpObserver* observer) : Family("update", observer) {}
-  /// Each bf16 value is rounded once, when it is stored, and the step is taken with the moments as they are stored. To the
-  /// nearest; with `random` (of at least one row) stochastically, but for what is published of f32 weights.
+  /// Each bf16 value is rounded once, when it is stored, and the step is taken with the moments as they are stored. It is rounded
+  /// to the nearest or, with `random` (of at least one row), stochastically. Published copies of f32 weights are always rounded
+  /// to the nearest.
   void adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars, const RandomRounding* random = nullptr);
-  /// The same for stochastic gradient descent.
+  /// Stochastic gradient descent; roundings as in adamw().
   void sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random = nullptr);
-  /// The same for LARS.
+  /// LARS; roundings as in adamw().
   void lars(const SgdTensors& tensors, const Lars& rule, const StepScalars& scalars, const RandomRounding* random = nullptr);
-  /// The first half of Muon: the momentum, and the direction by it as it is stored. No weight changes. Where the step is not
-  /// finite nothing does.
+  /// The first half of Muon: the momentum, then the direction, which follows from the momentum as it is stored. No weight
+  /// changes. Where the step is not finite, nothing changes.
   void direction(const DirectionTensors& tensors, float momentum, const StepScalars& scalars,
                  const RandomRounding* random = nullptr);
 

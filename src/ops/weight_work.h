@@ -11,15 +11,15 @@
 
 namespace lockstep::ops {
 
-/// gradient [N, K] (+)= dy [B, N]^T x [B, K]; bias_gradient [N] (+)= sum of dy, when not empty; both by the ranges
-/// of `grid`, unless that is null.
+/// gradient [N, K] (+)= dy [B, N]^T x [B, K]. bias_gradient [N], when not empty, (+)= the sum of dy over B. Both are summed by
+/// the ranges of `grid`, unless it is null.
 struct WeightWork {
   Tensor x, dy;
   Tensor gradient, bias_gradient;
   bool accumulate = false;
-  const SumGrid* grid = nullptr;  ///< of the rows; outlives the work
-  /// Where `grid` is of whole samples, of which ranks have some positions each: those, by rank, if they are not the usual ones.
-  /// They outlive the work.
+  const SumGrid* grid = nullptr;  ///< ranges of the B rows; outlives the work
+  /// The positions that each rank has, by rank, where `grid` is of whole samples that ranks divide. Empty: the usual ones. They
+  /// outlive the work.
   std::span<const Positions> parts = {};
 };
 

@@ -21,7 +21,7 @@ class Runtime;
 
 class Arena {
  public:
-  /// Addresses are aligned to 64 bytes; sizes are rounded up to it.
+  /// Addresses are aligned to 64 bytes; sizes are rounded up to a multiple of that.
   static constexpr std::int64_t alignment = 64;
 
   Arena(std::string owner, MemoryKind kind) : owner_(std::move(owner)), kind_(kind) {}
@@ -30,10 +30,10 @@ class Arena {
 
   /// Reserves a tensor. `out` gets shape and type at once and its address at commit(): it must not move until then.
   void declare(Tensor& out, std::string name, Shape shape, DType dtype);
-  /// The same for a matrix that need not be dense: a cache line lies between rows that would begin a multiple of 1 KiB apart.
-  /// A cache has few places for what lies so, and a product reads columns.
+  /// Reserves a matrix that need not be dense. A cache line lies between rows that would begin a multiple of 1 KiB apart. A cache
+  /// has few places for such addresses, and a product reads columns.
   void declare_spread(Tensor& out, std::string name, Shape shape, DType dtype);
-  /// The same for a tensor that the host writes or reads: its twin is committed only where the device's memory is not the host's.
+  /// Reserves a tensor that the host writes or reads. Its twin is committed only where the device's memory is not the host's.
   void declare(Mirror& out, std::string name, Shape shape, DType dtype);
 
   /// What is declared while this lives belongs to a layer of the model ("h.0"), and is entered under its name.
@@ -52,7 +52,7 @@ class Arena {
     std::string layer;
     std::int64_t bytes;
   };
-  /// The tensor that was declared last is that of several layers: it is entered as their parts, which add up to it.
+  /// Says that several layers have the tensor that was declared last. It is entered as their parts, which add up to it.
   void divide(std::string name, const std::vector<Part>& parts);
 
   using Mark = std::int64_t;
@@ -63,12 +63,12 @@ class Arena {
   void keep() { top_ = high_; }
 
   std::int64_t bytes() const { return high_; }
-  /// Allocates bytes() from the runtime's device memory, and twins from its pinned memory where that is apart, fills in the
-  /// addresses and enters them into the ledger. Once.
+  /// Allocates bytes() from the runtime's device memory, and twins from its pinned memory where that is apart. Fills in the
+  /// addresses and enters them into the ledger. It may be called once.
   void commit(Runtime& runtime, Ledger& ledger);
-  /// The same, but the device's memory comes from `source`, which has it of the runtime's device.
+  /// Commits with the device's memory from `source`, which is on the runtime's device.
   void commit(Runtime& runtime, MemorySource& source, Ledger& ledger);
-  /// The same from `source`; memory that is not the host's has no twins.
+  /// Commits with all memory from `source`. An arena with twins needs the host's memory here.
   void commit(MemorySource& source, Ledger& ledger);
   /// What a commit() to a device's memory enters into the ledger, before or after it.
   void enter(Ledger& ledger, Device device = {}) const;

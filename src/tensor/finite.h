@@ -13,7 +13,7 @@ namespace lockstep {
 bool all_finite(std::span<const std::byte> bytes, DType type);
 /// Whether all IEEE half-precision elements are finite.
 bool all_finite_halves(std::span<const std::byte> bytes);
-/// The same of a tensor on the host.
+/// Whether all elements of a tensor on the host are finite.
 bool all_finite(const Tensor& values);
 
 }  // namespace lockstep

@@ -30,7 +30,7 @@ class HostPieces {
   void read(const Tensor& values, const Use& use) const {
     for_each(values, false, use);
   }
-  /// The same where use changes the elements: they go back behind it.
+  /// Calls use(piece, first) for every piece, as above; use changes the elements, which go back to the device behind it.
   template <class Use>
   void change(const Tensor& values, const Use& use) const {
     for_each(values, true, use);

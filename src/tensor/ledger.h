@@ -16,7 +16,7 @@ struct LedgerEntry {
   std::string owner;  ///< "weights bf16", "activations"
   std::string name;   ///< "pre_activation"
   std::int64_t bytes;
-  std::string layer = {};  ///< "h.0", "head"; empty: of no layer alone
+  std::string layer = {};  ///< "h.0", "head"; empty: it belongs to no single layer
   /// The part of `bytes` that no earlier entry of the owner shares. An owner's parts add up to the bytes that its entries take.
   std::int64_t taken = 0;
 };
@@ -25,8 +25,8 @@ struct LedgerEntry {
 struct LedgerTensor {
   MemoryKind kind;
   std::string name;
-  std::int64_t layers = 0;  ///< 0: it is of no layer alone
-  std::int64_t bytes = 0;   ///< that it takes in all of them
+  std::int64_t layers = 0;  ///< 0: the tensor belongs to no single layer
+  std::int64_t bytes = 0;   ///< bytes that it takes in all layers together
 };
 
 class Ledger {
@@ -38,11 +38,11 @@ class Ledger {
   const std::vector<LedgerEntry>& entries() const { return entries_; }
   /// Everything by tensor, the largest first; bytes that an owner has not told the names of are under its own.
   std::vector<LedgerTensor> tensors() const;
-  /// Tables for people. A line a kind with its largest owners, and the sum.
+  /// Tables for people. A line for each kind with its largest owners, and the sum.
   std::string table() const;
-  /// A line a layer with a column a kind, neighbouring layers that take the same together; and the same sum.
+  /// A line for each layer with a column for each kind, and the sum. Neighbouring layers that take the same share a line.
   std::string layer_table() const;
-  /// A line a tensor, the largest first, and one for all those that are small.
+  /// A line for each tensor, the largest first, and one for all small tensors.
   std::string tensor_table() const;
 
  private:

@@ -27,7 +27,7 @@ class DeviceNumbers {
   DeviceNumbers& operator=(const DeviceNumbers&) = delete;
 
   T* data() const { return data_; }
-  /// Waits for the stream without a name.
+  /// Reads the numbers. Waits for the default stream first.
   std::vector<T> read() const {
     std::vector<T> numbers(count_);
     cudaMemcpyAsync(numbers.data(), data_, count_ * sizeof(T), cudaMemcpyDefault, nullptr);

@@ -35,7 +35,7 @@ struct Case {
   std::int64_t samples, rows, heads, kv_heads, head_size;
   float dropped = 0;
   double softcap = 0;
-  std::int64_t documents = 0;  ///< their length; 0: one
+  std::int64_t documents = 0;  ///< length of each document; 0: a sample is one
   DType results = DType::bf16;
   friend std::ostream& operator<<(std::ostream& out, const Case& c) {
     return out << name_of(c.results) << "_B" << c.samples << "_T" << c.rows << "_H" << c.heads << "_K" << c.kv_heads << "_D"

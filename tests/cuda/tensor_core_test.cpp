@@ -1,5 +1,5 @@
-// Products of bf16 on tensor cores, emulated or of a GPU: near the reference, and an element is a function of its row, its column
-// and K alone.
+// Products of bf16 on tensor cores, emulated or of a GPU. They are near the reference. An element is a function of its row, its
+// column and K alone.
 
 #include <gtest/gtest.h>
 

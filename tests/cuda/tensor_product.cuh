@@ -1,6 +1,6 @@
 #pragma once
 
-// A product on tensor cores, for tests of the emulation: c [m, 16] = a [m, k] b, with b [16, k] or transposed [k, 16], in bf16.
+// A product on tensor cores in bf16, for tests of the emulation: c [m, 16] = a [m, k] b. `b` is [16, k] or transposed [k, 16].
 // Two stages of shared memory: while one is multiplied the next is copied.
 
 #include <cstdint>

@@ -27,7 +27,7 @@ struct Thread {
   static constexpr unsigned most_copies = 64;
   Copy copies[most_copies];  ///< a ring of those that are not done
   unsigned first_copy = 0, next_copy = 0;
-  unsigned groups = 0;  ///< of copies that were committed
+  unsigned groups = 0;  ///< groups of copies that were committed
 };
 
 /// Lanes of a warp that wait for the others of their mask.
@@ -43,7 +43,7 @@ struct Warp {
   Lane lanes[32];
 };
 
-/// The one that runs. Blocks run one after the other, on the host thread that holds the lock of the emulation.
+/// The block that runs. Blocks run one after the other, on the host thread that holds the lock of the emulation.
 class Block {
  public:
   Block();
@@ -73,7 +73,7 @@ class Block {
   std::string where_threads_are() const;
 
   // Nothing grows while threads run: ThreadSanitizer would take the memory for theirs.
-  std::vector<Fiber> fibers_;  ///< more than threads: those of a small block are others from time to time
+  std::vector<Fiber> fibers_;  ///< more than threads, so that a small block runs on other fibers from time to time
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   std::vector<int> ready_;

@@ -8,7 +8,7 @@ namespace lockstep::emulation {
 
 class Fiber {
  public:
-  /// The host's own: it has the stack of its thread.
+  /// The host's own fiber, which has the stack of the host thread.
   Fiber() = default;
   Fiber(Fiber&&) noexcept;
   Fiber& operator=(Fiber&&) noexcept;
@@ -16,15 +16,15 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  /// With a stack of its own, above a guard page. Throws std::bad_alloc.
+  /// A fiber with a stack of its own, above a guard page. Throws std::bad_alloc.
   static Fiber with_stack();
   /// The next jump to it begins `entry`, which must not return.
   void begin(void (*entry)());
-  /// Leaves `from`, which must be the one that runs, for `to`. ThreadSanitizer learns that another fiber runs, and no order.
+  /// Leaves `from`, which must be the running fiber, for `to`. ThreadSanitizer learns that another fiber runs, and no order.
   static void jump(Fiber& from, Fiber& to);
   /// Makes a fiber without a stack the one that runs, as ThreadSanitizer sees it.
   void adopt();
-  /// Without a stack: for AsFiber.
+  /// A fiber without a stack, for AsFiber.
   static Fiber without_stack();
   /// Whether the address is of the guard page.
   bool guards(const std::byte* address) const;
@@ -34,7 +34,7 @@ class Fiber {
   void* stack_pointer_ = nullptr;
   std::byte* stack_ = nullptr;
   void* sanitizer_ = nullptr;
-  bool owned_ = false;  ///< what ThreadSanitizer knows of it
+  bool owned_ = false;  ///< ThreadSanitizer's handle of the fiber
 };
 
 /// While it lives, ThreadSanitizer takes what the caller does for the work of another fiber.
@@ -49,7 +49,7 @@ class AsFiber {
   void* before_ = nullptr;
 };
 
-/// For ThreadSanitizer; nothing where it is not linked. What was done before a release is seen behind the acquire of the same
+/// Tells ThreadSanitizer, if it is linked, an order: all that was done before a release is seen behind the acquire of the same
 /// mark.
 void release(const void* mark);
 void acquire(const void* mark);

@@ -8,22 +8,22 @@
 
 namespace lockstep::emulation {
 
-/// What is read before it was written: a NaN as f32, bf16, fp16 and f64, and no index of anything.
+/// The content of memory that was not written yet: a NaN as f32, bf16, fp16 and f64, and no valid index.
 constexpr unsigned poison = 0x7fff7fff;
 void fill_with_poison(void* data, std::size_t bytes, unsigned word = poison);
 
-/// Poisoned memory, aligned to 64 bytes; null where there is none.
+/// Poisoned device memory, aligned to 64 bytes; null when memory is short.
 void* allocate_device(std::size_t bytes);
 void* allocate_pinned(std::size_t bytes);
-/// False: it is none that was given.
+/// Frees device memory. False: allocate_device() did not give it.
 bool free_device(void* data);
 bool free_pinned(void* data);
 
 bool is_device(const void* address);
-/// Whether these bytes are of one allocation of the device, or of none.
+/// False when these bytes begin in an allocation of the device and reach beyond it.
 bool device_has(const void* data, std::size_t bytes);
 bool is_pinned(const void* address);
-/// "device memory of N bytes, K bytes behind its start", or "" where it is none.
+/// "device memory of N bytes, at byte K", or "" for another address.
 std::string describe_device(const void* address);
 std::size_t device_bytes();
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The lot.
+// Random numbers by which the emulation draws lots.
 
 #include <cstdint>
 #include <utility>
@@ -22,7 +22,7 @@ class Lot {
     state_ ^= state_ << 17;
     return state_ >> 8;
   }
-  /// One of 0 to count - 1.
+  /// A number from 0 to count - 1.
   std::uint64_t draw(std::uint64_t count) { return draw() % count; }
   template <class T>
   void shuffle(std::vector<T>& all) {

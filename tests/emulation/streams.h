@@ -25,13 +25,13 @@ struct HostSide {
   std::size_t bytes = 0;
   bool writes = false;
   bool checked = false;     ///< its bytes at the time of issue are known: the host must leave them alone
-  std::uint64_t print = 0;  ///< of those bytes
+  std::uint64_t print = 0;  ///< a hash of those bytes
 };
 
 struct Work {
   std::function<void()> run;
   std::shared_ptr<CUevent_st> waits, records;
-  std::uint64_t number = 0;  ///< of the record that is waited for or made
+  std::uint64_t number = 0;  ///< number of the record that is waited for or made
   HostSide host[2] = {};
   std::shared_ptr<char> issued;  ///< ThreadSanitizer's mark
 };
@@ -46,26 +46,26 @@ struct CUstream_st {
 
 namespace lockstep::emulation {
 
-/// Every call of the runtime holds it: ranks may be threads of one program.
+/// Every call of the runtime holds this lock: ranks may be threads of one program.
 std::recursive_mutex& runtime_lock();
 
 void add_stream(CUstream_st* stream);
-/// Does its work first.
+/// Does the stream's work, then removes it.
 void remove_stream(CUstream_st* stream);
 bool is_stream(const CUstream_st* stream);
 /// The stream without a name, which waits for no other: the rest are made with cudaStreamNonBlocking.
 CUstream_st* null_stream();
 
 void issue(CUstream_st* stream, std::function<void()> run);
-/// A copy. Until it is done, the host must not change host memory that the copy reads or writes. A destination in host memory is
-/// poisoned until then.
+/// Issues a copy. Until it is done, the host must not change host memory that the copy reads or writes. A destination in host
+/// memory is poisoned until then.
 void issue_copy(CUstream_st* stream, void* to, const void* from, std::size_t bytes);
 void issue_record(CUstream_st* stream, const std::shared_ptr<CUevent_st>& event);
 void issue_wait(CUstream_st* stream, const std::shared_ptr<CUevent_st>& event);
 /// The host waits for the stream.
 void wait_for(CUstream_st* stream);
 void wait_for_all();
-/// Does work until `enough`. Throws Fault where work breaks a rule; what is left is then forgotten.
+/// Does work until `enough` is true. Throws Fault where work breaks a rule; the rest of the work is then forgotten.
 void do_work_until(const std::function<bool()>& enough);
 
 }  // namespace lockstep::emulation

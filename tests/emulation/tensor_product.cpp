@@ -11,9 +11,9 @@ float half_of(std::uint32_t pair, int which) { return std::bit_cast<float>(which
 
 // The matrices of a warp, gathered from its lanes as the PTX manual says ("Matrix fragments for mma.m16n8k16"). Lane l holds
 // these elements, with g = l / 4 and t = l % 4:
-// - of a rows g and g + 8 (registers 0 and 1) in columns 2 t, 2 t + 1, and 8 columns further the same (registers 2 and 3)
-// - of b column g in rows 2 t, 2 t + 1 (register 0) and 8 rows further (register 1)
-// - of d columns 2 t, 2 t + 1 in row g (numbers 0 and 1) and in row g + 8 (numbers 2 and 3)
+// - a: columns `2 t` and `2 t + 1` of rows g and `g + 8` (registers 0 and 1), and 8 columns further (registers 2 and 3)
+// - b: rows `2 t` and `2 t + 1` of column g (register 0), and 8 rows further (register 1)
+// - d: columns `2 t` and `2 t + 1` of row g (numbers 0 and 1) and of row g + 8 (numbers 2 and 3)
 struct Matrices {
   float a[16][16], b[16][8];
 };

@@ -1,5 +1,5 @@
-// A part of the heads, as a rank of tensor parallelism has it: the same bits as among all of them, also where key/value heads
-// are shared with other ranks.
+// A part of the heads, as a rank of tensor parallelism has it. It gives the same bits as in a call for all heads, also where
+// ranks share key/value heads.
 
 #include <gtest/gtest.h>
 

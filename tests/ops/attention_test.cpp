@@ -1,5 +1,5 @@
-// The CPU's attention against the reference in double, and against itself: every cut of the work, every thread count and
-// both vector instruction sets give the same bits.
+// The CPU's attention against the reference in double, and against itself. Every cut of the work, every thread count and both
+// vector instruction sets give the same bits.
 
 #include "ops/attention.h"
 
@@ -106,8 +106,8 @@ double relative_error(const HostTensor& result, const HostTensor& expected) {
 
 bool same_bits(const Floats& a, const Floats& b) { return test::different_bits(a, b) == 0; }
 
-/// In bf16 a few elements, whose values lie near the middle between two numbers, are rounded to the other one: one part in 256
-/// of theirs.
+/// In bf16 a few elements lie near the middle between two numbers and are rounded to the other one. They differ by one part in
+/// 256.
 void expect_near(const Results& a, const Results& b) {
   const double rounding = a.o.type() == DType::bf16 ? 4e-4 : 0;
   EXPECT_LT(relative_error(a.o, b.o), 2e-6 + rounding);

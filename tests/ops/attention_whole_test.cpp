@@ -1,5 +1,5 @@
-// Attention whose weights lie whole in memory: the reference's numbers, equal bits however it is computed, and tiled attention's
-// result up to the order of additions.
+// Attention whose weights lie whole in memory. It has the reference's numbers, and equal bits however it is computed. Tiled
+// attention's result is the same up to the order of additions.
 
 #include <gtest/gtest.h>
 

@@ -35,8 +35,8 @@ struct Matrix {
 };
 using Halves = Matrix<BFloat16>;
 
-// Ordinary numbers; or such that products, and sums of a few of them, lie about the least normal number, with zeros of both
-// signs and denormals among them.
+// The numbers of the operands. With tiny ones, products and sums of a few products lie about the least normal number. Zeros of
+// both signs and denormals are among them.
 enum class Numbers { ordinary, tiny };
 inline BFloat16 draw(Numbers numbers, std::mt19937& random) {
   std::uniform_real_distribution<float> uniform(-1, 1);
@@ -91,7 +91,7 @@ struct Operands {
   }
 };
 
-// A NaN is a NaN.
+// Whether x and y have the same bits; any two NaNs count as the same.
 inline bool same(float x, float y) {
   return (std::isnan(x) && std::isnan(y)) || std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
 }

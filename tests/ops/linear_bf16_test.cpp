@@ -1,5 +1,5 @@
-// Layers' products on bf16 storage: f32 kernels on the sums of a product (which are those of the widened operands, or of pairs
-// of bf16), rounded where they are stored.
+// Layers' products on bf16 storage. The sums of a product are those of the widened operands, or of pairs of bf16. Epilogues in
+// f32 work on these sums. Results are rounded where they are stored.
 
 #include <gtest/gtest.h>
 

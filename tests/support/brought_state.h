@@ -15,7 +15,7 @@ namespace lockstep::support {
 
 class BroughtState final : public parallel::TrainingState {
  public:
-  /// A copy of `from`, f32 without published copies, in `pieces` ranges a unit.
+  /// A copy of `from`, which is f32 without published copies, in `pieces` ranges for each unit.
   BroughtState(parallel::TrainingState& from, int pieces) : units_(from.units()), slots_(from.slots()), pieces_(pieces) {
     from.for_each({.slots = true}, [&](const parallel::StateRange& range) {
       const auto size = static_cast<std::size_t>(range.range.count);

@@ -17,8 +17,8 @@ namespace lockstep::support {
 /// One thing that a rank asked of its store.
 struct StoreCall {
   enum class Kind : std::uint8_t { begin, lease, release, updated } kind;
-  layout::Access access = {};              ///< of a lease and its end
-  std::vector<layout::Access> order = {};  ///< of a beginning
+  layout::Access access = {};              ///< of a lease or of a lease's end
+  std::vector<layout::Access> order = {};  ///< of a call that announces leases
   friend bool operator==(const StoreCall&, const StoreCall&) = default;
 };
 using StoreCalls = std::vector<StoreCall>;
@@ -72,7 +72,7 @@ class CheckingStore final : public parallel::ParameterStore {
     for (const layout::Unit& unit : units()) most = std::max(most, unit.elements);
     return static_cast<std::size_t>(most) * size_of(dtype());
   }
-  /// One that has been given back, so that addresses are used again for other weights, or a new one.
+  /// A buffer that has been given back, so that other weights get the same address, or else a new one.
   Buffer buffer() {
     if (free_.empty()) {
       Buffer made(static_cast<std::byte*>(std::aligned_alloc(64, buffer_bytes())));

@@ -1,6 +1,6 @@
 #pragma once
 
-// A runtime that counts the bytes that are taken from it, wherever they lie.
+// A runtime that counts the bytes of memory taken from it, in all its spaces.
 
 #include "device/runtime.h"
 

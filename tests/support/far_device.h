@@ -52,7 +52,7 @@ class FarMemory final : public MemorySource {
   std::map<std::byte*, std::size_t> taken_;
 };
 
-/// The host's, from which copies may be under way when it is given back.
+/// Pinned memory of the host. Copies from it may be under way when it is given back.
 class FarPinned final : public MemorySource {
  public:
   FarPinned(MemorySource& host, LateWork& work) : host_(host), work_(work) {}
@@ -84,7 +84,7 @@ class FarRuntime final : public Runtime {
   std::string description() const override { return "a far device"; }
 
   FarMemory& far() { return memory_; }
-  /// Where its kernels work.
+  /// The CPU's runtime, on which the far device's kernels run.
   Runtime& cpu() { return *cpu_; }
 
  private:
@@ -100,7 +100,7 @@ class FarRuntime final : public Runtime {
 
 inline std::unique_ptr<Stream> FarRuntime::make_stream() { return std::make_unique<LateStream>(memory_.work()); }
 
-/// Opens the memory for kernels, behind what was issued before them.
+/// Opens the memory for kernels, once the work that was issued before them is done.
 class FarScopes final : public ops::OpObserver {
  public:
   explicit FarScopes(FarMemory& memory) : memory_(memory) {}
@@ -114,7 +114,7 @@ class FarScopes final : public ops::OpObserver {
   FarMemory& memory_;
 };
 
-/// What one rank computes with on a far device.
+/// Runtime, stream and kernels of one rank on a far device.
 class FarMachine {
  public:
   explicit FarMachine(int threads = 2) : FarMachine(std::make_unique<FarRuntime>(threads)) {}

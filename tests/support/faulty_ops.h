@@ -1,6 +1,6 @@
 #pragma once
 
-// Kernels that are called with something else than a layer asked for, where a test says so.
+// Kernels that are called with other arguments than a layer gave, where a test says so.
 
 #include <functional>
 #include <memory>
@@ -13,7 +13,7 @@ namespace lockstep::support {
 /// What a test changes; empty: nothing.
 struct OpsFault {
   std::function<void(ops::AttentionShape& shape, ops::DropoutSite& dropout)> attention = {};
-  bool bias_twice = false;  ///< of sums of tensor ranks
+  bool bias_twice = false;  ///< the bias is added twice to sums of tensor ranks
   // Samples are taken for one document each:
   bool masks_samples = false;         ///< where a query's keys begin
   bool positions_of_samples = false;  ///< where positions are counted from

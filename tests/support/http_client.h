@@ -68,12 +68,12 @@ class HttpClient {
     }
     return answer;
   }
-  /// All up to `end`, behind a head that was read; less where no more comes.
+  /// The text up to `end`, behind a head that was read. It is shorter where no more comes.
   std::string text_to(std::string_view end, double seconds = 60) {
     until_ = now_seconds() + seconds;
     return up_to(end);
   }
-  /// The server has closed the connection, and says nothing more.
+  /// Whether the server has closed the connection without saying anything more.
   bool ended() {
     until_ = now_seconds() + 60;
     return came_.empty() && !more() && came_.empty();

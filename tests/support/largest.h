@@ -1,6 +1,6 @@
 #pragma once
 
-// Comparators that what is no number does not pass, on whichever side it stands.
+// Comparisons that NaN does not pass, on whichever side it stands.
 
 #include <cmath>
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace lockstep::support {
 
-/// The largest of the distances that it was given (0: none); infinite from the first one on that is no number.
+/// The largest of the distances that it was given (0: none). A NaN makes it infinite for good.
 class Largest {
  public:
-  /// Whether it is the largest by now.
+  /// Takes a distance and returns whether it is the largest by now.
   bool take(double distance) {
     if (distance <= value_) return false;
     value_ = std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
@@ -24,7 +24,7 @@ class Largest {
   double value_ = 0;
 };
 
-/// The largest |a[i] - b[i]|; infinite where one of the two is no number, or where there are not as many.
+/// The largest |a[i] - b[i]|. Infinite where one of the two is NaN, or where a and b differ in length.
 template <class A, class B>
 double largest_difference(const A& a, const B& b) {
   if (std::size(a) != std::size(b)) return std::numeric_limits<double>::infinity();

@@ -1,8 +1,7 @@
 #pragma once
 
-// Streams whose work is done when somebody waits for it, as late as can be; which of them goes on is drawn by lot. Meanwhile a
-// copy's destination in host memory has no number in it, and what the host changes on either side of a copy too early is an
-// error.
+// Streams whose work is done when somebody waits for it, as late as can be. Which of them goes on is drawn by lot. Until a copy
+// is done, its destination in host memory holds NaN. A change of either side by the host before that is an error.
 
 #include <algorithm>
 #include <cstdint>
@@ -40,7 +39,7 @@ class LateWork {
   struct Piece {
     std::function<void()> run;
     Side sides[2];
-    const int* waits = nullptr;  ///< until this is at least `number`
+    const int* waits = nullptr;  ///< the work waits until this is at least `number`
     int number = 0;
   };
   using Queue = std::deque<Piece>;
@@ -50,7 +49,7 @@ class LateWork {
     finish(queue);
     std::erase(queues_, &queue);
   }
-  /// Until the stream has nothing left to do.
+  /// Does work until the stream has nothing left to do.
   void finish(const Queue& queue) {
     while (!queue.empty()) step();
   }
@@ -141,7 +140,7 @@ class LateStream final : public Stream {
     const LateWork::Side written = work_.side_of(to, bytes, true);
     queue_.push_back({[=] { std::memcpy(to, from, bytes); }, {read, written}});
   }
-  /// What was issued is done: kernels come behind it.
+  /// Does all work that was issued. Kernels come behind it.
   void finish() { work_.finish(queue_); }
 
  private:

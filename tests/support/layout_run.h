@@ -47,7 +47,7 @@ struct LayoutRun {
   parallel::WeightStorage weights = {};
   train::OptimizerSettings optimizer = {};
   float grad_clip = 1;
-  std::int64_t samples = 1;  ///< of a micro-batch
+  std::int64_t samples = 1;  ///< samples of a micro-batch
   int steps = 3;
   layout::LeaseSize leases = layout::LeaseSize::block;
   std::optional<layout::ActionTable> table = {};
@@ -121,7 +121,7 @@ using Values = std::map<std::string, std::vector<float>>;
 
 struct LayoutResult {
   std::vector<double> losses, norms;
-  double evaluated = 0;  ///< with the last weights
+  double evaluated = 0;  ///< the loss of an evaluation with the last weights
   Values weights, gradients;
   std::vector<Values> slots;
 };
@@ -142,7 +142,7 @@ struct StepBatches {
   StepBatches& operator=(const StepBatches&) = delete;
   Batches all;
   std::span<const data::Batch> mine;
-  std::int64_t targets = 0;  ///< of these
+  std::int64_t targets = 0;  ///< targets of these micro-batches
 };
 
 class LayoutRank {
@@ -192,7 +192,7 @@ class LayoutRank {
   }
 
  private:
-  /// Token losses that the ranks of one model have.
+  /// The sum of token losses over the ranks of one model.
   double of_all_positions(double sum) {
     for (comm::Communicator* ranks : {&groups().of(layout::GroupRole::context), &groups().pipeline()})
       ranks->host().all_reduce(view(std::span(&sum, 1), Shape{1}), comm::Reduction::sum).wait();
@@ -250,7 +250,7 @@ inline void take_steps(LayoutRank& rank, int first, int end, LayoutResult& resul
   }
 }
 
-/// Ranks that keep the same have the same bits before and after the steps, or this throws.
+/// Trains the run on its ranks. Ranks that keep the same values have the same bits before and after the steps, or this throws.
 inline LayoutResult learn(const LayoutRun& run, const parallel::StoreFactory& stores = parallel::make_parameter_store) {
   LayoutResult result;
   on_layout(
@@ -279,7 +279,7 @@ inline bool same_bits(const std::vector<Values>& a, const std::vector<Values>& b
   return std::ranges::equal(a, b, [](const Values& x, const Values& y) { return same_bits(x, y); });
 }
 
-/// ||a - b|| / max(||b||, 1e-6 ||all of b||) of every tensor (numerics.md section 5).
+/// Expects `||a - b|| / max(||b||, 1e-6 ||all of b||)` below `tolerance` for every tensor (numerics.md section 5).
 inline void expect_near(const Values& a, const Values& b, double tolerance) {
   const auto square = [](const std::vector<float>& x) {
     double sum = 0;
@@ -321,7 +321,7 @@ inline void expect_equal(const LayoutResult& a, const LayoutResult& b) {
   EXPECT_TRUE(same_bits(a.slots, b.slots));
 }
 
-/// The run learns what one rank learns; returns it.
+/// Expects that the run learns what one rank learns, and returns what it learnt.
 inline LayoutResult expect_near_one_rank(const LayoutRun& run, double tolerance) {
   SCOPED_TRACE(run.layout);
   LayoutResult result = learn(run);
@@ -329,7 +329,7 @@ inline LayoutResult expect_near_one_rank(const LayoutRun& run, double tolerance)
   return result;
 }
 
-/// Each layout learns the bits of `whole`.
+/// Expects that the run learns the bits of `whole` in each layout.
 inline void expect_bits_of(const LayoutResult& whole, const LayoutRun& run, const std::vector<std::string>& layouts) {
   for (const std::string& words : layouts) {
     const LayoutRun laid_out = with(run, words);

@@ -18,7 +18,7 @@ namespace lockstep::support {
 
 struct Learnt {
   double loss = 0;       ///< of training
-  double evaluated = 0;  ///< of the first micro-batch, without dropout
+  double evaluated = 0;  ///< loss of the first micro-batch, without dropout
   std::map<std::string, std::vector<double>> gradients;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What one rank computes with.
+// The parts with which one rank computes.
 
 #include <memory>
 #include <utility>

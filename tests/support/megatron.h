@@ -14,7 +14,7 @@ std::string bytes_of(const std::vector<Number>& numbers) {
 }
 
 struct MegatronData {
-  std::vector<std::vector<std::vector<std::int64_t>>> documents;  ///< of sequences of ids
+  std::vector<std::vector<std::vector<std::int64_t>>> documents;  ///< each document has sequences of ids
 
   std::string tokens(int bytes) const {
     std::string all;

@@ -23,11 +23,11 @@ inline constexpr int too_long = 124;  // the exit code of a job that had to be e
 
 struct JobOutcome {
   int code;
-  std::string output;  ///< of all ranks, stdout and stderr
+  std::string output;  ///< standard output and error of all ranks
 };
 
-// Under AddressSanitizer: Open MPI keeps memory until its process ends, which is no leak of ours, and UCX, by which MPICH sends,
-// must not patch mmap().
+// Settings for AddressSanitizer. Open MPI keeps memory until its process ends, which is no leak of ours. UCX, by which MPICH
+// sends, must not patch mmap().
 inline constexpr const char* job_environment =
     "ASAN_OPTIONS=detect_leaks=0 UCX_MEM_MMAP_HOOK_MODE=none OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What tests of kernels share: tensors on the heap, numbers in them, and the comparison of every backend of this machine
-// with the reference and with each other.
+// Parts that tests of kernels share: tensors on the heap with numbers in them, and a comparison. It compares every backend of
+// this machine with the reference and with each other.
 
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ class HostTensor {
     return result;
   }
   operator Tensor() const { return tensor(); }  // NOLINT(google-explicit-constructor)
-  /// The numbers; those of a bf16 tensor are a copy, so that they are changed before as().
+  /// The numbers. A bf16 tensor gives a copy of them, so change numbers before as().
   std::vector<float>& values() {
     read_halves();
     return values_;
@@ -84,7 +84,7 @@ class HostTensor {
   Shape shape_;
 };
 
-/// What weights and activations are stored as.
+/// The types in which weights and activations are stored.
 inline const auto storage_types = testing::Values(DType::f32, DType::bf16);
 
 /// A view of ids.
@@ -116,7 +116,7 @@ inline std::vector<std::int64_t> rows_at(std::int64_t samples, std::int64_t leng
   return rows;
 }
 
-/// A copy of those rows.
+/// A copy of the rows that have these positions.
 inline HostTensor rows_of(const HostTensor& whole, std::int64_t length, const ops::Positions& positions) {
   const Tensor from = whole;
   const std::vector<std::int64_t> rows = rows_at(from.rows() / length, length, positions);
@@ -177,12 +177,12 @@ struct Machine {
   std::unique_ptr<ops::Ops> ops;
 };
 
-/// What is compared with the CPU beside its own instruction sets; tests/ops/other_machines.cpp has none, a program that has some
-/// defines it again.
+/// Machines that are compared with the CPU beside its own instruction sets. tests/ops/other_machines.cpp returns none; a test
+/// program that has some defines the function again.
 std::vector<std::unique_ptr<Machine>> other_machines();
 
-/// Every instruction set of this machine with 1, 2, 3 and 4 threads; where there are other machines, the best one and these.
-/// Their order of additions is that of f32, in bf16 too.
+/// Machines for every instruction set of this computer, with 1, 2, 3 and 4 threads each. Where other_machines() has some, they
+/// are the best instruction set and the others. All have the order of additions of f32, in bf16 too.
 inline std::vector<std::unique_ptr<Machine>>& machines() {
   static std::vector<std::unique_ptr<Machine>> all = [] {
     std::vector<std::unique_ptr<Machine>> made = other_machines();
@@ -198,7 +198,7 @@ inline std::vector<std::unique_ptr<Machine>>& machines() {
   return all;
 }
 
-/// One machine of each instruction set, and every other one; for tests whose parameter it is.
+/// One machine of each instruction set, and all other machines, for tests that take a machine as parameter.
 inline std::vector<Machine*> machine_kinds() {
   std::vector<Machine*> kinds;
   for (const auto& machine : machines()) {
@@ -206,7 +206,7 @@ inline std::vector<Machine*> machine_kinds() {
   }
   return kinds;
 }
-/// As a parameter's name.
+/// The machine's name in that of a test with parameters.
 inline std::string kind_name(const Machine* machine) {
   return machine->isa == ops::Isa::automatic ? "device" : std::string(ops::name_of(machine->isa));
 }

@@ -123,7 +123,7 @@ inline Json without(const Json& json, const std::vector<std::string>& keys) {
   return rest;
 }
 
-/// What refuses it; empty when it is read.
+/// The error by which a configuration is refused; empty when it is read.
 inline std::string published_refusal(const Json& json) {
   try {
     static_cast<void>(read_published(json));

@@ -13,8 +13,8 @@
 
 namespace lockstep::test {
 
-/// Runs `body` on ranks of the transport that the test program is for; a test whose ranks wait for one that never comes ends
-/// after a minute.
+/// Runs `body` on ranks of the transport that the test program is for. A test whose ranks wait in vain for another one ends after
+/// a minute.
 void on_ranks(int ranks, const std::function<void(comm::Communicator&)>& body);
 
 template <class T>
@@ -50,7 +50,7 @@ std::vector<T> elements_of(int rank, std::int64_t count, std::int64_t first = 0)
   return values;
 }
 
-/// The tree of numerics.md section 3.4, one element at a time.
+/// The sum over ranks by the tree of numerics.md section 3.4, one element at a time.
 template <class A, class Value>
 A tree(int low, int high, comm::Reduction reduction, const Value& value) {
   if (high - low == 1) return value(low);

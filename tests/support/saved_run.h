@@ -37,7 +37,8 @@ inline Saved save(const LayoutRun& run, const io::Path& folder, int steps = save
   return saved;
 }
 
-/// Further steps of a run whose state `set` brings into an engine: what came in, and where they lead.
+/// A run that goes on from a state that `set` brings into an engine. It keeps the state as it came in, and the results of further
+/// steps.
 struct Gone {
   LayoutResult loaded, after;
 };

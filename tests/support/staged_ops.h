@@ -1,7 +1,7 @@
 #pragma once
 
-// A device's kernels for host tensors: each call's are brought to the device and back (support/staging.h). So what is written for
-// the processor's kernels, the tests above all, runs on others as it is.
+// A device's kernels for host tensors. Each call's tensors are brought to the device and back (support/staging.h). So tests that
+// are written for the CPU's kernels run on other kernels as they are.
 
 #include <memory>
 #include <utility>

@@ -16,7 +16,7 @@ namespace lockstep::support {
 
 class Staging {
  public:
-  /// Both outlive it.
+  /// Runtime and stream outlive it.
   Staging(Runtime& runtime, Stream& stream) : runtime_(runtime), stream_(stream) {}
 
   /// Points the tensors at copies in the device's memory, calls body(), and copies back what is there. An empty tensor stays as

@@ -44,7 +44,7 @@ struct ThreeLayers {
     layout::set_zero_level(plan, 3);
     return plan;
   }
-  /// A lease is on a whole layer.
+  /// The access of a lease on a whole layer.
   static layout::Access access(UnitIndex layer, layout::Pass pass = layout::Pass::forward) { return {{layer, {0, whole}}, pass}; }
   /// What a third of a layer holds: a0 = 10, a1 = 11, a2 = 12, b0 = 20, ...
   static float value(UnitIndex layer, int part) { return static_cast<float>(10 * layer.value + part); }

@@ -90,7 +90,7 @@ struct ParameterState {
   Tensor weight;  ///< what is updated
   Tensor gradient;
   Tensor exp_avg, exp_avg_sq;    ///< the first two slots; empty where this rank has none
-  std::vector<float> copy = {};  ///< that `weight` is of, where it is nowhere whole for longer than a visit
+  std::vector<float> copy = {};  ///< the memory of `weight`, where an engine has it whole during a visit alone
 };
 
 /// Calls use(ParameterState), which may change it, in the order of the model's table, of an engine whose units are visited whole.
@@ -108,7 +108,7 @@ void for_each_parameter(train::Engine& engine, const Use& use) {
   });
 }
 
-/// All of them.
+/// The states of all parameters of this rank.
 inline std::vector<ParameterState> parameters_of(train::Engine& engine) {
   std::vector<ParameterState> all;
   const bool stays = engine.state().stays({});
@@ -197,7 +197,7 @@ class Batches {
   std::vector<data::Batch> batches_;
 };
 
-/// A step by fast kernels and one by the reference's end within these tolerances, relative to the reference.
+/// Expects that a step by fast kernels and one by the reference end within these tolerances, relative to the reference.
 inline void expect_fast_as_reference(const train::EngineConfig& config, double loss, double norm, double gradient) {
   Machine fast(2), slow(1, true);
   const auto a = make_engine(config, fast), b = make_engine(config, slow);

@@ -45,7 +45,7 @@ inline arch::ModelConfig tiny_qwen2() {
   return config;
 }
 
-/// Those of Qwen3: norms of heads; and a window in all but every second layer.
+/// The parts of Qwen3: norms of heads. Every second layer has no window, the others have one.
 inline arch::ModelConfig tiny_qwen3() {
   arch::ModelConfig config = tiny_llama();
   config.norm_eps = 1e-6F;
@@ -56,8 +56,8 @@ inline arch::ModelConfig tiny_qwen3() {
   return config;
 }
 
-/// Those of Gemma 2 and 3 together: norms behind branches, gains of 1 + what is trained, scaled embeddings and scores, caps of
-/// scores and logits, two thetas.
+/// The parts of Gemma 2 and 3 together: norms behind branches, gains of 1 + the trained number, scaled embeddings and scores.
+/// Scores and logits have caps. Rotary positions have two thetas.
 inline arch::ModelConfig tiny_gemma() {
   arch::ModelConfig config = tiny_qwen3();
   config.activation = arch::ActivationKind::gelu_tanh;
@@ -70,7 +70,8 @@ inline arch::ModelConfig tiny_gemma() {
   return config;
 }
 
-/// Those of OLMo 2 and Granite together: norms behind branches alone, of all queries and all keys; scaled branches and logits.
+/// The parts of OLMo 2 and Granite together: norms behind branches alone, norms over all queries and all keys, scaled branches
+/// and logits.
 inline arch::ModelConfig tiny_olmo() {
   arch::ModelConfig config = tiny_llama();
   config.rope = {.theta = 1e6};

@@ -1,7 +1,7 @@
 #pragma once
 
-// A tiny model's chunks on one rank with everything that they need, its gradients in a plain store: what tests of schedules and
-// of boundaries share.
+// A tiny model's chunks on one rank with everything that they need, for tests of schedules and of boundaries. Its gradients are
+// in a plain store.
 
 #include <map>
 #include <memory>
@@ -58,10 +58,10 @@ class PlainGradients final : public parallel::GradientStore {
 
 /// What a rank has of a model, and how it meets the others.
 struct TinyLayout {
-  layout::TensorRank tensor = {};                    ///< of the blocks
+  layout::TensorRank tensor = {};                    ///< the rank's place in the tensor parallelism of the blocks
   const parallel::Boundaries* boundaries = nullptr;  ///< null: local ones
   DType type = DType::f32;
-  bool vocabulary = false;                          ///< embedding and head are divided too; false: they are whole
+  bool vocabulary = false;                          ///< true: embedding and head are divided, too; false: they are whole
   parallel::ContextAttention* attention = nullptr;  ///< null: a local one
   layout::Recompute recompute = {};
 };

@@ -16,8 +16,8 @@ namespace lockstep {
 struct Column {
   std::string key;                ///< member of a row in JSON and CSV; empty: the column is in the text alone
   std::string heading = {};       ///< in the text
-  std::string format = "{:.0f}";  ///< fmt's, of a number in the text; empty: the column is not in the text
-  double scale = 1;               ///< of a number in the text
+  std::string format = "{:.0f}";  ///< fmt's format of a number in the text; empty: the column is not in the text
+  double scale = 1;               ///< factor of a number in the text
 };
 
 struct Cell {
@@ -25,7 +25,7 @@ struct Cell {
   Cell(Value of) : value(std::move(of)) {}
   Cell(Json of, std::string shown) : value(std::move(of)), text(std::move(shown)) {}
 
-  Json value;                            ///< null: there is none, "-" in the text
+  Json value;                            ///< null: the cell has no value, and "-" in the text
   std::optional<std::string> text = {};  ///< in place of the value
 };
 
@@ -42,7 +42,7 @@ class Table {
   bool empty() const { return rows_.empty(); }
   /// As people read it: the headings of the text's columns, then the cells of each row.
   std::vector<std::vector<std::string>> lines() const;
-  /// The text's columns as rows; the first column has the headings then.
+  /// The table with the text's columns as rows, and their headings in the first column.
   Table turned() const;
   /// Aligned: columns of texts to the left, others to the right. No headings where none has one. Empty without columns of the
   /// text.
@@ -63,13 +63,13 @@ class Answer {
   void say(std::string_view text) { text_ += text; }
   /// A member of the JSON.
   void fact(std::string key, Json value) { facts_.emplace_back(std::move(key), std::move(value)); }
-  /// Likewise, several.
+  /// Several members of the JSON.
   void facts(Json::Object members);
-  /// Appends to the text; its rows become the member `key`. Empty: only in the text.
+  /// Appends the table to the text; its rows become the member `key` of the JSON. Empty `key`: only the text has it.
   void table(const std::string& key, const Table& table);
-  /// Its rows are a member of the JSON, and lines of the CSV; the text has nothing of them.
+  /// The table's rows become a member of the JSON, and lines of the CSV. The text does not have them.
   void rows(const std::string& key, const Table& table);
-  /// In place of facts: each row is a line of JSON.
+  /// Takes the place of facts: each row is a line of JSON.
   void lines(const Table& table);
 
   const std::string& text() const { return text_; }

@@ -13,9 +13,9 @@ struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
   /// Widens the extent to `value`; one that is not finite changes nothing.
   void include(double value);
-  /// Gives an extent of nothing or of one value some width.
+  /// Gives an extent that is empty or has one value some width.
   void settle();
-  /// 0 at low, 1 at high.
+  /// The place of a value in the extent: 0 at low, 1 at high.
   double part(double value) const { return (value - low) / (high - low); }
 };
 

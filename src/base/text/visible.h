@@ -1,6 +1,6 @@
 #pragma once
 
-// What others wrote (names of files, values, lines of a file), as a terminal may get it.
+// Text that others wrote (names of files, values, lines of a file) in a form that is safe for a terminal.
 
 #include <cstdint>
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace lockstep {
 
-enum class LineBreaks : std::uint8_t { escaped, kept };  ///< kept: tabs, too
+enum class LineBreaks : std::uint8_t { escaped, kept };  ///< kept: tabs are kept, too
 
-/// The text with control characters, characters that are invisible or turn the direction of writing, and bytes that are not UTF-8
-/// written as escapes: \n, \x1b, \u202e. What it returns stays as it is when it is made visible again.
+/// The text with escapes for what a terminal must not get: \n, \x1b, \u202e. Escaped are control characters, invisible
+/// characters, those that turn the direction of writing, and bytes that are not UTF-8. A visible text stays as it is when it is
+/// made visible again.
 std::string visible(std::string_view text, LineBreaks breaks = LineBreaks::escaped);
 
 }  // namespace lockstep

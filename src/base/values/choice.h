@@ -1,7 +1,7 @@
 #pragma once
 
 // How values are spelt: choices by words, other values as texts of a form. Tables of settings and of plan fields read and print
-// by these and tell the words as a rule, so that nothing behind them compares text.
+// with these, and tell the words as a rule. So no other code compares text.
 
 #include <array>
 #include <concepts>
@@ -20,7 +20,7 @@ struct Named {
   T value;
 };
 
-/// A choice specialises it: `all` has its words, in the order in which a rule tells them.
+/// A choice specialises it. `all` has the choice's words, in the order in which a rule tells them.
 template <class T>
 struct Choice;
 template <class T>
@@ -34,7 +34,7 @@ constexpr std::string_view word_of(const T& value) {
   throw BrokenRule("every value of a choice has a word");
 }
 
-/// Nothing for a text that is none of the words.
+/// The value that a word stands for; nothing for another text.
 template <IsChoice T>
 constexpr std::optional<T> choice_from(std::string_view word) {
   for (const Named<T>& one : Choice<T>::all) {

@@ -22,13 +22,14 @@ enum class ValueType : std::uint8_t { boolean, integer, number, text };
 
 /// What a value must be, beyond its type.
 struct ValueRule {
-  double low = 0, high = 0;  // of numbers, inclusive unless open
+  double low = 0, high = 0;  // bounds of numbers, inclusive unless open
   bool bounded = false, open_low = false, open_high = false;
-  std::vector<std::string_view> words;  // of texts; empty: any
-  /// What a text stands for where it may be given for a number; null for another text. May be null: no text may.
+  std::vector<std::string_view> words;  // the texts that are allowed; empty: any
+  /// The number that a text stands for; null for a text that stands for none. A null `named`: no text may be given for a number.
   Json (*named)(std::string_view text) = nullptr;
-  std::string_view names = {};  // what such a text is
-  /// Whether a text has the form that is wanted; null: any has. What the form is, and what to do about another text.
+  std::string_view names = {};  // says what such a text is
+  /// Whether a text has the form that is wanted; null: any text has. `form` says what the form is, `form_remedy` what to do about
+  /// another text.
   bool (*readable)(std::string_view text) = nullptr;
   std::string_view form = {}, form_remedy = {};
 

@@ -10,10 +10,10 @@
 
 namespace lockstep::cuda {
 
-/// Throws where `error` is one: UserError where the user can mend it, SystemError elsewhere. `what` names the call.
+/// Throws when `error` is not success: UserError where the user can mend it, else SystemError. `what` names the call.
 void check(cudaError_t error, const char* what);
 
-/// 13010: "13.1".
+/// A version of CUDA as text: "13.1" for 13010.
 std::string version_text(int version);
 
 /// What is wrong with the machine when the runtime's first call says `error`. `driver` is the newest CUDA that the driver knows,

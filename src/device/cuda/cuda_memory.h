@@ -1,7 +1,7 @@
 #pragma once
 
-// Memory of an NVIDIA GPU, and memory of the host that its copies reach. One allocation of CUDA's each: what needs more makes an
-// arena.
+// Memory of an NVIDIA GPU, and memory of the host that its copies reach. Each piece is an allocation of CUDA's. An arena makes
+// many tensors of one.
 
 #include "device/memory.h"
 

@@ -16,11 +16,11 @@ enum class Compression : std::uint8_t { none, gzip, zstd };
 /// "gzip", "zstd".
 std::string_view name_of(Compression compression);
 
-/// What is inside of `packed`: of all members or frames, one behind the other. Reading throws UserError, naming `name`, for bytes
-/// that are no such stream, are damaged or end too soon.
+/// The unpacked bytes of all members or frames of `packed`, one behind the other. Reading throws UserError, naming `name`, for
+/// bytes that are no such stream, are damaged or end too soon.
 std::unique_ptr<ByteStream> unpacked(std::unique_ptr<ByteStream> packed, Compression compression, std::string name);
 
-/// A library's part of that.
+/// A library's part of unpacking.
 class Decompressor {
  public:
   virtual ~Decompressor() = default;

@@ -16,13 +16,13 @@ class Connection {
   // Each waits for as long as there is time.
   virtual bool readable() const = 0;
   virtual bool writable() const = 0;
-  /// Bytes that were read; 0: there are no more; -1: a fault, or the time is up.
+  /// Returns the number of bytes that were read. 0: there are no more. -1: a fault, or the time is up.
   virtual std::ptrdiff_t read(char* to, std::size_t size) = 0;
-  /// All of them, or -1.
+  /// Writes all bytes and returns their number, or -1.
   virtual std::ptrdiff_t write(const char* from, std::size_t size) = 0;
 };
 
-/// What a plugin hands over. Its calls are for several threads at a time.
+/// The interface that the plugin hands over. Several threads may call it at a time.
 class Speaker {
  public:
   using Handler = std::function<ServedAnswer(ServedRequest)>;

@@ -19,11 +19,11 @@ struct Request {
   std::string url;             ///< http: or https:
   std::string token = {};      ///< for the server of `url` alone, not for one that it redirects to
   std::uint64_t offset = 0;    ///< of the first byte that is asked for
-  std::int64_t patience = 60;  ///< seconds without a byte
+  std::int64_t patience = 60;  ///< seconds without a byte, after which the request fails
   std::string agent = {};      ///< who asks
 };
 
-/// What stands before a body.
+/// The head of an answer, which stands before its body.
 struct Head {
   int status = 0;
   std::vector<std::pair<std::string, std::string>> fields = {};  ///< names in lower case
@@ -31,18 +31,19 @@ struct Head {
   const std::string* find(std::string_view name) const;
 };
 
-/// A connection that broke, a silence, a server in trouble: the same request may succeed later.
+/// A connection broke, the server was silent, or it reported trouble of its own. The same request may succeed later.
 class Broken : public UserError {
  public:
   using UserError::UserError;
 };
 
-/// Gets the answer behind all redirects, before its body; what it throws ends the request. False: the body is not wanted.
+/// Gets the head of the answer behind all redirects. Returning false means that the body is not wanted. An exception ends the
+/// request.
 using Begin = std::function<bool(const Head& head)>;
 using Take = std::function<void(std::string_view piece)>;
 
-/// Asks, and hands over the answer. Throws Broken, and UserError where curl is missing, there is no network or no such host, no
-/// trust in the server, or no end of redirects.
+/// Asks, and hands over the answer. Throws Broken where a later request may succeed. Throws UserError where curl or the network
+/// is missing, the host is unknown, the server is not trusted or redirects do not end.
 void get(const Request& request, const Begin& begin, const Take& take);
 
 /// Reads the heads in front of a body, piece by piece.

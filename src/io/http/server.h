@@ -19,8 +19,8 @@ struct ServerLimits {
   std::uint64_t body_bytes = 4 << 20;  ///< of a request; larger ones get 413
   double request_seconds = 20;         ///< in which a request has to come, whole
   double idle_seconds = 5;             ///< between requests of a connection
-  double write_seconds = 20;           ///< without a byte taken by who is answered
-  bool drains = true;                  ///< what had come when stop() was called is answered; false: connections end at once
+  double write_seconds = 20;           ///< without a byte taken by the client
+  bool drains = true;  ///< requests that had come when stop() was called are answered; false: connections end at once
   std::string busy_type = "application/json", busy_body = {};  ///< of a 503
 };
 
@@ -28,8 +28,8 @@ struct ServedRequest {
   std::string method, path;  ///< the path without what follows a '?'
   std::vector<std::pair<std::string, std::string>> fields;
   std::string body;
-  int refused = 0;  ///< the status with which a request is refused that is no HTTP or too large; 0: it is not
-  /// Whether who asks has gone away, as far as can be told without an answer.
+  int refused = 0;  ///< the status by which the request is refused, as no HTTP or too large; 0: it is not refused
+  /// Whether the client has gone away, as far as can be told without an answer.
   std::function<bool()> gone;
   /// The value of a field, whose name is written in any case; or null.
   const std::string* find(std::string_view name) const;
@@ -45,7 +45,7 @@ struct ServedAnswer {
   std::function<void(const Put& put)> stream = {};
 };
 
-/// "127.0.0.1:80", "[::1]:80".
+/// The address and port as text: "127.0.0.1:80", "[::1]:80".
 std::string place(const std::string& address, int port);
 
 class Server {
@@ -54,7 +54,7 @@ class Server {
   virtual ~Server() = default;
   /// The port that is listened at.
   virtual int port() const = 0;
-  /// Serves until stop() was called and what had come by then is answered, if it is to be.
+  /// Serves until stop() is called. With ServerLimits::drains, requests that have come by then are answered first.
   virtual void run() = 0;
   /// No connection is taken any more. Thread-safe, and safe in a signal handler.
   virtual void stop() = 0;

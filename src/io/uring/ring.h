@@ -19,7 +19,7 @@ class Ring {
     std::byte* data = nullptr;  ///< untouched by others until the move is done
     std::size_t bytes = 0;
     std::uint64_t offset = 0;
-    int number = 0;  ///< by which wait() tells it
+    int number = 0;  ///< by which wait() names the move
   };
   /// Throws SystemError when the kernel takes no more.
   virtual void submit(const Move& move) = 0;
@@ -32,10 +32,10 @@ class Ring {
 };
 
 struct RingChoice {
-  std::unique_ptr<Ring> ring;  ///< null: there is none
+  std::unique_ptr<Ring> ring;  ///< null: the system has no ring
   std::string refused;         ///< why
 };
-/// One for `moves` at a time.
+/// Makes a ring for `moves` moves at a time.
 RingChoice make_ring(unsigned moves);
 
 }  // namespace lockstep::io

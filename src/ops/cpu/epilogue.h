@@ -24,7 +24,7 @@ struct InputContext {
 
 using FinishTile = decltype(Finish::apply);
 
-/// What is done for tensors of one storage type S.
+/// The epilogues of products for tensors of one storage type S.
 struct Epilogues {
   FinishTile forward[activation_count];  ///< by Activation; context: ForwardContext
   FinishTile input[activation_count];    ///< by Activation; context: InputContext

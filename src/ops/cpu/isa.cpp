@@ -32,8 +32,8 @@ std::mutex& dispatch_mutex() {
   return mutex;
 }
 
-// Asked once: each time that Highway is asked, it sets the target that dispatch takes in all threads, also in one that
-// is in a ScopedIsa.
+// Highway is asked once. Each time that it is asked, it sets the target that dispatch takes in all threads, even inside a
+// ScopedIsa.
 std::int64_t supported_targets() {
   static const std::int64_t targets = hwy::SupportedTargets();
   return targets;

@@ -9,7 +9,7 @@
 // so that families of several instruction sets live in one process and tests compare them. The compiled targets are the baseline
 // (SSSE3), AVX2 and AVX3 (HWY_DISABLED_TARGETS in cmake/Compiler.cmake), or NEON. The baseline has no fused multiply-add: its
 // bits differ from those of the others, which agree with each other. Kernels of avx512_bf16 are those of avx512, but for products
-// of two bf16 operands in pairs, which use its instruction. With amx there is its instruction for tiles, too
+// of two bf16 operands in pairs, which use its instruction. The kernels of amx use AMX's instruction for tiles, too
 // (product/bf16_way.h).
 
 #include <mutex>
@@ -18,7 +18,8 @@
 
 namespace lockstep::ops::cpu {
 
-/// While it lives, HWY_DYNAMIC_DISPATCH means the variant for `isa`, and no other ScopedIsa lives. Short: constructors only.
+/// While it lives, HWY_DYNAMIC_DISPATCH means the variant for `isa`, and no other ScopedIsa lives. Keep it short: it is for
+/// constructors alone.
 class ScopedIsa {
  public:
   /// Throws UserError when the machine lacks `isa`.

@@ -14,16 +14,16 @@
 
 namespace lockstep::ops::cpu {
 
-/// Who computes.
+/// Who computes a layer's products.
 struct LinearProducts {
   Product& ours;
   LibraryProducts* library = nullptr;  ///< in place of ours
   PlainProducts* plain = nullptr;      ///< in place of ours
-  GridProduct* grids = nullptr;        ///< where a call has a grid; null: none has
-  FinishApart* apart = nullptr;        ///< what is done with products is done behind them; null: while a tile is in cache
+  GridProduct* grids = nullptr;        ///< computes calls that have a grid; null: no call has one
+  FinishApart* apart = nullptr;        ///< applies epilogues behind a product; null: they are applied while a tile is in cache
 };
 
-/// Tells `observer` (null: none). All must outlive it. Workspace: the products'.
+/// `observer` (null: none) hears of its ops. All arguments must outlive it. The workspace is that of the products.
 std::unique_ptr<Linear> make_linear(const LinearProducts& products, Stream& stream, OpObserver* observer);
 
 }  // namespace lockstep::ops::cpu

@@ -22,29 +22,29 @@ std::vector<Isa> available_isas();
 /// `isa` itself, or the best of this machine for Isa::automatic. Throws UserError when the machine lacks the one named.
 Isa resolve(Isa isa);
 
-/// Who computes the products of layers: our own kernels, whose order of additions is fixed, or a library (oneDNN), whose bits
-/// may depend on shapes, slices, threads and the processor.
+/// Who computes the products of layers. Our own kernels have a fixed order of additions. The bits of a library (oneDNN) may
+/// depend on shapes, slices, threads and the processor.
 enum class Products : std::uint8_t { ours, library };
 /// Throws UserError for an unknown name.
 Products products_from_name(std::string_view name);
-/// What the library is, for the log; empty when it lacks products of this type on this processor. Throws UserError when there is
-/// none.
+/// The library's name and version, for the log. Empty when it lacks products of this type on this processor. Throws UserError
+/// when the machine lacks the library.
 std::string library_for(DType type);
 
 /// How a product of two bf16 operands adds (numerics.md section 4.1); every processor can do each.
 enum class Bf16Order : std::uint8_t {
   automatic,  ///< usual_bf16_order()
   widened,    ///< the order of fp32
-  pairs,      ///< that of AVX-512-bf16: by its instruction, or slowly without
-  amx,        ///< that of AMX: likewise
+  pairs,      ///< AVX-512-bf16's order: by its instruction or, without it, slowly
+  amx,        ///< AMX's order: by its instruction or, without it, slowly
 };
-/// As settings spell it.
+/// The order's name as settings spell it.
 std::string_view name_of(Bf16Order order);
 /// Throws UserError for a name that is none of auto, widened, pairs and amx.
 Bf16Order bf16_order_from_name(std::string_view name);
-/// What automatic is on a processor whose best instruction set is `best`; `of_amd`: AMD makes it. Where there is amx, it is amx.
-/// AMD's with the instruction take pairs, which have twice the rate of fp32 there. All others take widened, unknown ones
-/// included: Intel's instruction has half of fp32's rate. No measurement decides.
+/// The order that `automatic` means on a processor whose best instruction set is `best`; `of_amd`: AMD makes it. A processor with
+/// amx takes amx. AMD's processors with AVX-512-bf16 take pairs, which have twice the rate of fp32 there. All others take
+/// widened, unknown ones included: Intel's instruction has half of fp32's rate. No measurement decides.
 Bf16Order bf16_order_for(bool of_amd, Isa best);
 /// What bf16_order_for() gives for this processor.
 Bf16Order usual_bf16_order();
@@ -57,10 +57,10 @@ double bf16_multiply_adds();
 /// Kernels that have a plain implementation beside the usual one, with the same bits. The ladder measures what each is worth
 /// (docs/performance.md).
 struct PlainKernels {
-  bool products = false;   ///< of layers, as plain loops; of bf16 operands in the order of fp32 alone
-  bool epilogues = false;  ///< what is done with a product is a pass of its own behind it
-  bool norm = false;       ///< operation by operation, each a pass over all rows
-  bool adamw = false;      ///< likewise over a tensor; of f32 weights and moments alone
+  bool products = false;   ///< products of layers are plain loops; bf16 operands are added in the order of fp32 alone
+  bool epilogues = false;  ///< an epilogue is a pass of its own behind its product
+  bool norm = false;       ///< each operation of a norm is a pass over all rows
+  bool adamw = false;      ///< each operation of AdamW is a pass over a tensor; weights and moments are f32
   friend bool operator==(const PlainKernels&, const PlainKernels&) = default;
 };
 

@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-/// Sum of squares in 16 lanes of double, combined by the tree (i, i + 8), (i, i + 4), (i, i + 2), (0, 1).
+/// Sum of squares in 16 lanes of double. The lanes are added by the tree (i, i + 8), (i, i + 4), (i, i + 2), (0, 1).
 double SquaresOfChunk(const float* x, std::int64_t count) {
   const hn::CappedTag<double, 8> doubles;
   const hn::Rebind<float, decltype(doubles)> singles;
@@ -46,8 +46,8 @@ double SquaresOfChunk(const float* x, std::int64_t count) {
   return all[0];
 }
 
-/// What is left of rest [count], a multiple of 16, once each was rounded to a multiple of `unit`; returns the sum of what they
-/// were rounded to. It is exact while that has 53 bits. `left`: something is.
+/// Rounds each of rest [count] to a multiple of `unit`, leaves the remainders in `rest`, and returns the sum of the multiples.
+/// The count is a multiple of 16. The sum is exact while it has 53 bits. `left` tells whether a remainder is not zero.
 double RoundedSum(double* rest, std::int64_t count, double unit, bool& left) {
   const hn::CappedTag<double, 8> d;
   // Added to a number whose last bit is a unit, everything below one is rounded away.

@@ -1,7 +1,7 @@
 #pragma once
 
-// Tensors that a kernel over rows is given together; what they hold, the families' headers say. They stand here and not beside
-// the kernels, which are compiled once for each instruction set.
+// Tensors that a kernel over rows takes together. The families' headers say what they hold. These structs are not beside the
+// kernels, which are compiled once for each instruction set.
 
 #include <cstdint>
 
@@ -30,13 +30,13 @@ struct PartLogits {
   const VocabularyPart& part;
 };
 
-/// What all parts of a vocabulary say of each row.
+/// Summaries of each row by all parts of a vocabulary (ops/loss.h).
 struct PartSummaries {
   const double* values;
   std::int64_t parts;
 };
 
-/// Rows of tokens from `first_token` on, and of positions.
+/// The token table, whose row 0 is token `first_token`, and the position table.
 struct EmbeddingTables {
   const Tensor &tokens, &positions;
   std::int64_t first_token;

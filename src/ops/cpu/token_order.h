@@ -7,7 +7,7 @@
 
 namespace lockstep::ops::cpu {
 
-/// One token: its row of the table and where it stands.
+/// One token: its row of the table and its place in the batch.
 struct TokenPlace {
   std::int32_t row;
   std::int32_t place;

@@ -16,14 +16,14 @@ namespace lockstep::ops::cuda {
 
 struct Context {
   Stream& stream;
-  cudaStream_t native;  ///< the same
+  cudaStream_t native;  ///< CUDA's handle of `stream`
   /// Device memory for partial sums: ops of one stream run one after the other and share it. Aligned to 64 bytes.
   std::span<std::byte> workspace;
   Bf16Products bf16;
   OpObserver* observer;     ///< of the families' ops; null: none
-  bool warpgroups = false;  ///< whether products are those of warpgroups, which Hopper has
+  bool warpgroups = false;  ///< whether products use Hopper's instructions of warpgroups
 
-  /// Tensor cores add gradients of weights over blocks of tokens, which wait there.
+  /// Bytes of workspace. Tensor cores make gradients of weights by blocks of tokens, whose sums wait in it.
   static std::size_t workspace_size(Bf16Products bf16) {
     return std::size_t{bf16 == Bf16Products::tensor_cores ? 64U : 1U} << 20U;
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Elements of tensors, one at a time. Weights and activations may be stored as f32 or bf16: get and put convert. at is for
+// Elements of tensors, one at a time. Weights and activations may be stored as f32 or bf16: get() and put() convert. Use at() for
 // what is always f32.
 
 #include "tensor/bfloat16.h"
@@ -26,7 +26,7 @@ inline void put(const Tensor& tensor, std::int64_t i, double value) {
   }
 }
 
-/// Element i of an f32 tensor in halves (Halves); `low` may be empty when it is written.
+/// Element i of an f32 tensor that is stored in halves (Halves). put_halves() takes an empty `low`, too.
 inline float joined(const Tensor& high, const Tensor& low, std::int64_t i) {
   return from_halves({reinterpret_cast<const BFloat16*>(high.data)[i], reinterpret_cast<const std::uint16_t*>(low.data)[i]});
 }
@@ -36,7 +36,7 @@ inline void put_halves(const Tensor& high, const Tensor& low, std::int64_t i, fl
   if (low) reinterpret_cast<std::uint16_t*>(low.data)[i] = halves.low;
 }
 
-/// The same of element (i, j) of the matrix that `tensor` is.
+/// get() and put() for element (i, j) of the matrix that `tensor` is.
 inline float get(const Tensor& tensor, std::int64_t i, std::int64_t j) { return get(tensor, i * tensor.stride() + j); }
 inline void put(const Tensor& tensor, std::int64_t i, std::int64_t j, double value) {
   put(tensor, i * tensor.stride() + j, value);

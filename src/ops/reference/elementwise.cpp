@@ -9,8 +9,8 @@
 namespace lockstep::ops::reference {
 namespace {
 
-/// Element `index` of the standard normal sequence: radius from word 2j, angle from word 2j + 1; cosine for the even
-/// element, sine for the odd one. The radius' uniform number is (word / 2 + 1/2) / 2^31 rounded to float, as in fast code.
+/// Element `index` of the standard normal sequence. Word 2j gives the radius, word 2j + 1 the angle. The even element has the
+/// cosine, the odd one the sine. The radius' uniform number is (word / 2 + 1/2) / 2^31 rounded to float, as in fast code.
 double normal_at(const CounterRng& rng, std::uint64_t index) {
   const std::uint32_t radius = rng.word(index & ~std::uint64_t{1}), turn = rng.word(index | 1);
   const float u = std::fma(static_cast<float>(radius >> 1), 0x1p-31F, 0x1p-32F);

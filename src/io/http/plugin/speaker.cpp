@@ -86,8 +86,8 @@ class OneRequest final : public httplib::Server {
     }
   }
 
-  /// Whether all who read a request find the same end of it. What is behind it would else be a request to one of them, and a part
-  /// of this one to another (RFC 9112, 6.3 and 11.2). The library reads no body of a GET, and any "Content-Length : 5".
+  /// Whether all who read a request find the same end of it. Else one of them would take the bytes behind it for a new request,
+  /// another for a part of this one. (RFC 9112, 6.3 and 11.2.) The library reads no body of a GET, and any "Content-Length : 5".
   static bool ends_plainly(const httplib::Request& asked) {
     std::string lengths, codings;
     for (const auto& [name, value] : asked.headers) {

@@ -29,7 +29,7 @@ float softcap_of(const AttentionShape& shape) { return static_cast<float>(shape.
 
 const DropoutSite* active(const DropoutSite& dropout) { return dropout.p > 0 ? &dropout : nullptr; }
 
-/// The order of backward tasks: as many heads as there are workers go side by side, column by column, so that a column's
+/// The order of backward tasks. `abreast` heads, one for each worker, go side by side, column by column. So a column's
 /// predecessor was begun that many tasks before.
 class Columns {
  public:

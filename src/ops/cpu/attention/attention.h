@@ -21,14 +21,14 @@ class CpuAttention final : public Attention {
   /// (BrokenRule above).
   CpuAttention(const Context& context, Product& products, PlainProducts* plain);
 
-  /// What it holds: a fixed workspace for every worker.
+  /// Bytes that it holds: a fixed workspace for every worker.
   std::int64_t workspace_bytes() const;
 
  private:
   void do_forward(const AttentionForward& call) override;
   void do_forward(const CachedAttention& call) override;
   void do_backward(const AttentionBackward& call) override;
-  /// dk and dv of the call from those of its parts, which are used up.
+  /// Adds up the parts' sums to dk and dv of the call. The parts' sums are overwritten.
   void add_parts(const AttentionBackward& call, const Tensor& dk, const Tensor& dv);
   void compute_delta(const Tensor& delta, const Tensor& d_o, const Tensor& o, const AttentionShape& shape);
   float* workspace(int worker) const;
@@ -40,7 +40,7 @@ class CpuAttention final : public Attention {
   DeltaKernel delta_;
   BackwardKernel backward_;
   Memory memory_;
-  std::int64_t slots_;  ///< of progress_: more than the columns that can be under way
+  std::int64_t slots_;  ///< entries of progress_: more than the columns that can be under way
   std::unique_ptr<Progress[]> progress_;
 };
 

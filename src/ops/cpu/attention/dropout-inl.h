@@ -18,7 +18,7 @@ class MaskRow {
         kept_(1 / (1 - drop.site->p)),
         least_(static_cast<std::uint32_t>(std::ceil(static_cast<double>(drop.site->p) * 4294967296.0))) {}
 
-  /// factors[j] of keys first_key + j, j < 64, of one query.
+  /// Sets factors[j], j < 64, to the factors of one query's weights for keys first_key + j.
   void draw(std::int64_t head, std::int64_t position, std::int64_t first_key, float* HWY_RESTRICT factors) const {
     const std::int64_t index = site_.first_index + head * site_.index_stride + first_key, skip = index % 4;
     alignas(64) std::uint32_t words[2 * key_block];

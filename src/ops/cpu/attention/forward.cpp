@@ -25,8 +25,8 @@ namespace lockstep::ops::cpu::HWY_NAMESPACE {
 constexpr Index row_capacity = 256;
 constexpr float lowest = -1.0e20f;  // finite times any scale that a model may have
 
-/// A worker's workspace. queries, staged: a place for what is widened; sums: o before it is divided; largest: of the unscaled
-/// scores; total: 16 partial sums a row.
+/// A worker's workspace. `queries` and `staged` take widened rows. `sums` is o before it is divided. `largest` is each row's
+/// largest unscaled score. `total` has 16 partial sums a row.
 struct ForwardSpace {
   float *keys, *values, *staged, *queries, *sums, *scores, *largest, *total, *block_largest, *decay, *shift;
   explicit ForwardSpace(float* at) {
@@ -49,8 +49,8 @@ struct ForwardSpace {
   }
 };
 
-/// Elements of a row that products may read: those that it sees, and those that the last row of its tile sees, rounded up to
-/// whole lanes.
+/// How many weights of a row products may read, for a row that sees `seen` keys. The last row of its tile sees up to tile_rows -
+/// 1 more. The number is rounded up to whole lanes.
 HWY_INLINE Index computed(Index seen) { return std::min((seen + tile_rows - 1 + lanes - 1) / lanes * lanes, key_block); }
 
 /// Which keys of a block its rows see: all, those up to a last one, or those from a first one to a last one.
@@ -90,8 +90,8 @@ HWY_INLINE void block_maxima(const float* scores, Index rows, const Sight& sight
   }
 }
 
-/// The new maxima of `rows` rows, what their old sums are multiplied by, and what is added to their scores times
-/// scale / ln 2 (weights are powers of 2).
+/// Takes a block's maxima into those of `rows` rows. `decay` gets the factors of the rows' old sums. `shift` gets the terms that
+/// are added to scores times scale / ln 2: weights are powers of 2.
 HWY_INLINE void advance_maxima(const ForwardSpace& space, Index first, Index rows, float scale) {
   const Tag d;
   const Vector f = hn::Set(d, scale * log2_e);
@@ -214,7 +214,7 @@ HWY_INLINE void block_of_rows(const ForwardTask& task, HeadRows q, const Forward
   value_product(task, space, first, rows, sight);
 }
 
-/// Where the softmax of `task.rows` queries begins: at nothing, or at what the result of other keys stands for, a weight of 1 at
+/// Begins the softmax of `task.rows` queries, at nothing or at the result of other keys. That result counts as a weight of 1 at
 /// the score lse.
 HWY_INLINE void start(const ForwardTask& task, const ForwardSpace& space) {
   const Index stride = padded(task.head_size);

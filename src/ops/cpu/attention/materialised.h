@@ -1,7 +1,7 @@
 #pragma once
 
-// Attention whose weights lie whole in memory (WholeWeights): products of whole heads, and between them passes over all scores,
-// as frameworks compute it that have no tiled attention.
+// Attention whose weights lie whole in memory (WholeWeights). It is made of products of whole heads and, between them, passes
+// over all scores. Frameworks without tiled attention compute it so.
 
 #include <cstdint>
 
@@ -13,7 +13,7 @@
 
 namespace lockstep::ops::cpu {
 
-/// What passes over rows of scores of one head are given.
+/// Arguments of the passes over rows of scores of one head.
 struct ScorePass {
   float *weights, *aside;  ///< [rows, keys]
   std::int64_t rows, keys;

@@ -1,8 +1,7 @@
 #pragma once
 
-// What one call of an attention kernel computes, and the workspace it computes in. Kernels take whole tasks: the class in
-// attention.h cuts a call into tasks and deals them out; forward.cpp and backward.cpp compute them for
-// every instruction set.
+// What one call of an attention kernel computes, and the workspace it computes in. A kernel takes a whole task. The class in
+// attention.h cuts a call into tasks and deals them out. forward.cpp and backward.cpp compute tasks, for every instruction set.
 //
 // The order of additions (numerics.md section 3) is the same for every cut. Scores are one fma chain over the head's elements.
 // Keys come in blocks of 64 from key 0. Products over a block are one chain, and blocks are merged in order. Dead terms of a
@@ -39,10 +38,10 @@ struct HeadRows {
 };
 
 inline constexpr std::int64_t key_block = 64;         ///< keys, and in the backward pass queries, per block
-inline constexpr std::int64_t max_head_size = 256;    ///< what the workspace is made for
+inline constexpr std::int64_t max_head_size = 256;    ///< the largest that the workspace has room for
 inline constexpr std::int64_t score_stride = 80;      ///< floats between rows of scores: 64, and a pad against cache conflicts
 inline constexpr std::int64_t forward_sub_rows = 48;  ///< query rows whose scores exist at a time
-inline constexpr std::int64_t lanes = 16;             ///< of every sum inside a row
+inline constexpr std::int64_t lanes = 16;             ///< partial sums of every sum inside a row
 
 /// Floats between rows of `head_size` elements in the workspace: whole vectors at every width.
 constexpr std::int64_t padded(std::int64_t head_size) { return (head_size + 31) / 32 * 32; }
@@ -74,7 +73,7 @@ struct ForwardTask {
   float softcap = 0;  ///< of scores before they are scaled; 0: none
   WeightDropout dropout;
   ThinKernel thin = nullptr;            ///< for one row: scores of keys that are not packed
-  const std::int32_t* pages = nullptr;  ///< by blocks of keys, the blocks of k and v that have them; nullptr: they lie in order
+  const std::int32_t* pages = nullptr;  ///< for each block of keys its block of rows in k and v; nullptr: they lie in order
 
   /// The row of k or v (`stored`) that has `key`. The rows of the other keys of its block follow it.
   StoredRows at(const StoredRows& stored, std::int64_t key) const {
@@ -90,14 +89,15 @@ struct DeltaTask {
   std::int64_t head_size = 0;
 };
 
-/// One worker's way along a column of blocks, seen by the worker of the next column: dq gets its key blocks in order.
+/// How far a worker has come along a column of blocks. The worker of the next column reads it, so that key blocks add to dq in
+/// order.
 struct alignas(64) Progress {
   std::atomic<std::int64_t> steps{0};
 };
 
-/// dk and dv of one block of keys of one key/value head, and its part of dq of all queries that see it. Blocks of queries end at
-/// multiples of 64, counted from key 0. A step is one (head of the group, query block) in order; step s adds to dq when `before`
-/// has reached before_base + s + 1.
+/// dk and dv of one block of keys of one key/value head, and the block's part of dq of all queries that see it. Blocks of queries
+/// end at multiples of 64, counted from key 0. A step is one (head of the group, query block) in order. Step s adds to dq when
+/// `before` has reached before_base + s + 1.
 struct BackwardTask {
   StoredRows q, k, v, d_o, dq, dk, dv;  ///< rows of the whole sample; q, d_o, dq: the group's first head
   StoredRows dq_sums;                   ///< f32: dq while blocks of keys are still to come; dq itself where that is f32

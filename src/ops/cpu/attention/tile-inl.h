@@ -40,7 +40,7 @@ struct ScoreColumns {
   HWY_INLINE const float* row(Index i) const { return data + i; }
 };
 
-/// What becomes of a tile's rows; `out` is the tile's first element.
+/// Stores a tile's rows as they are; `out` is the tile's first element.
 struct StoreScores {
   float* out;
   HWY_INLINE void put(Index i, Vector left, Vector right) const {
@@ -130,12 +130,12 @@ HWY_INLINE void tile_of(Index rows, const Left& left, const float* HWY_RESTRICT 
   }
 }
 
-/// Which keys of a block rows see: each one more than the row before it, of those that there are, and none before the row's
-/// document.
+/// Which keys of a block rows see. Each row sees one key more than the row before, as far as the block has keys. It sees none
+/// before its document.
 struct Sight {
   Index first;                           ///< keys that row 0 would see if the block had no end
   Index keys;                            ///< of the block, up to 64
-  const std::int32_t* starts = nullptr;  ///< of the rows' documents; nullptr: they see all from the first on
+  const std::int32_t* starts = nullptr;  ///< of the rows' documents; nullptr: rows see all keys from the first on
   Index position = 0;                    ///< of the block's first key, as starts count
   HWY_INLINE Index of(Index row) const { return std::clamp<Index>(first + row, 0, keys); }
   /// Rows before the first that sees key `key`.
@@ -144,12 +144,12 @@ struct Sight {
   HWY_INLINE Index hidden(Index row) const { return starts == nullptr ? 0 : std::clamp<Index>(starts[row] - position, 0, keys); }
   /// No row sees a key.
   HWY_INLINE bool blind() const { return hidden(0) == keys; }
-  /// Every row sees all 64.
+  /// Every row sees all 64 keys of the block.
   HWY_INLINE bool whole() const { return first >= key_block && keys == key_block; }
 };
 
-/// scores [rows, 64] = a [rows, count] times the packed transpose of a block of keys (or values). What no row of a tile
-/// sees is left as it was.
+/// scores [rows, 64] = a [rows, count] times the packed transpose of a block of keys (or values). Scores that no row of a tile
+/// sees are left as they were.
 inline void score_product(HeadRows a, Index rows, const Sight& sight, const float* panels, Index count, float* scores) {
   for (Index i = 0; i < rows; i += tile_rows) {
     const Index in_tile = std::min(tile_rows, rows - i);
@@ -173,8 +173,8 @@ inline void cap_scores(Index rows, const Sight& sight, float cap, float* scores)
   }
 }
 
-/// to[c * panel ...]: the transpose of `rows` <= 64 rows of `columns` elements, in panels of `panel` rows; what is missing
-/// of 64 rows is 0.
+/// Packs the transpose of `rows` <= 64 rows of `columns` elements in panels of `panel` rows. Element (r, c) of the first panel
+/// goes to to[c * panel + r]. Rows that are missing of 64 become 0.
 inline void pack_transposed(HeadRows from, Index rows, Index columns, float* to) {
   const hn::CappedTag<float, 4> d4;
   const hn::RepartitionToWide<decltype(d4)> d2;
@@ -199,8 +199,7 @@ inline void pack_transposed(HeadRows from, Index rows, Index columns, float* to)
   }
 }
 
-/// to: `rows` rows of `columns` elements in panels of `panel` columns, each [64, panel]; what is missing of a panel's
-/// columns is 0.
+/// Packs `rows` rows of `columns` elements in panels of `panel` columns, each [64, panel]. Columns that a panel lacks become 0.
 inline void pack_panels(HeadRows from, Index rows, Index columns, float* to) {
   const Tag d;
   for (Index c = 0; c < columns; c += panel) {
@@ -232,7 +231,7 @@ inline HeadRows widened(StoredRows from, Index rows, Index columns, float* aside
   return {aside, stride};
 }
 
-/// row[c] = value_at(c) + 0, sixteen elements at a time; past the caches where `stream`.
+/// Stores row[c] = value_at(c) + 0, sixteen elements at a time, past the caches where `stream`.
 template <class Value>
 HWY_INLINE void store_row(StoredRows row, Index columns, const Value& value_at, bool stream = false) {
   WithStorage(row.type, [&](auto zero) HWY_ATTR {
@@ -241,7 +240,7 @@ HWY_INLINE void store_row(StoredRows row, Index columns, const Value& value_at, 
   });
 }
 
-/// Asks for rows that will be packed soon: they lie too far apart for the processor to see it coming.
+/// Prefetches rows that will be packed soon. They lie too far apart for the processor to foresee.
 HWY_INLINE void prefetch_rows(StoredRows from, Index rows, Index columns) {
   for (Index r = 0; r < rows; ++r) {
     const std::byte* row = from.from(r).data;

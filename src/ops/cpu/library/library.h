@@ -1,7 +1,7 @@
 #pragma once
 
-// oneDNN behind our own seam: single matrix products, prepared and run. An order of additions of its own, which may depend on
-// the shape. oneDNN is in a plugin (io/plugin.h), which a machine may lack.
+// oneDNN behind an interface of ours: single matrix products, prepared and run. It has an order of additions of its own, which
+// may depend on the shape. A plugin (io/plugin.h), which a machine may lack, has oneDNN.
 
 #include <cstdint>
 #include <memory>
@@ -37,19 +37,19 @@ class Library {
   virtual std::unique_ptr<LibraryMatmul> prepare(const LibraryShape& shape) = 0;
 };
 
-/// What the plugin hands over.
+/// The interface that oneDNN's plugin hands over.
 class LibraryPlugin {
  public:
   virtual ~LibraryPlugin() = default;
   virtual std::unique_ptr<Library> open(int threads) = 0;
 };
 
-/// Whether there is a library here.
+/// Whether this machine has the library's plugin.
 bool has_library();
-/// For products on `threads` threads, called from this one: the library has a team of its own. Throws UserError when there is
-/// none.
+/// Opens the library for products on `threads` threads, called from this thread. The library has threads of its own. Throws
+/// UserError when the machine lacks it.
 std::unique_ptr<Library> open_library(int threads);
-/// Whether it has products of this type on this processor. Throws UserError when there is none.
+/// Whether the library has products of this type on this processor. Throws UserError when the machine lacks the library.
 bool library_has(DType type);
 
 }  // namespace lockstep::ops::cpu

@@ -9,10 +9,10 @@
 
 namespace lockstep::ops::cpu {
 
-/// Rows whose part of a parameter's gradient is summed by itself.
+/// So many rows make a block, whose part of a parameter's gradient is summed by itself.
 inline constexpr std::int64_t norm_block = 64;
 
-/// What Norm's functions are given, and rows [first, last) of what passes leave for each other.
+/// The arguments of Norm's functions, and what passes leave for each other: rows [first, last) of it.
 struct NormPass {
   Tensor x, stats, gain, bias;
   Tensor n = {};  // [B, C] or empty
@@ -23,12 +23,12 @@ struct NormPass {
   NormForm form = NormForm::layer;
   bool add = false;  ///< d_gain and d_bias are added to
   std::int64_t first = 0, last = 0, columns = 0;
-  float* unit = nullptr;  ///< (x - mean) * rstd, or on the way to it
+  float* unit = nullptr;  ///< (x - mean) * rstd, or a step towards it
   float* d_unit = nullptr;
   float* means = nullptr;  ///< [rows, 2]
 };
 
-/// Rows [first, last) of a pass; the gradients of parameters: columns.
+/// Rows [first, last) of a pass. The passes of parameters' gradients take columns [first, last).
 using NormPassKernel = void (*)(const NormPass& pass, std::int64_t first, std::int64_t last);
 
 struct NormPasses {

@@ -2,8 +2,8 @@
 
 // The layers' products as plain loops (kernels.products=plain). They are blocked for the caches and vectorised by the compiler,
 // without packed panels, tiles of several rows or fetching ahead. B is read in place, but copied first where it is transposed or
-// bf16. The additions have the order of our own product, and so its bits. What the loops are slower by is what that product is
-// worth.
+// bf16. The additions have the order of our own product, and so its bits. How much slower the loops are tells what that product
+// is worth.
 
 #include <cstdint>
 
@@ -15,7 +15,7 @@ namespace lockstep::ops::cpu {
 /// Columns of an area of C.
 inline constexpr std::int64_t plain_columns = 64;
 
-/// C for an area of it.
+/// Computes an area of C.
 using PlainArea = void (*)(const ProductTask& task, const Area& area, float* scratch);
 
 class PlainProducts {
@@ -23,9 +23,9 @@ class PlainProducts {
   /// `team` must outlive it.
   PlainProducts(Team& team, Isa isa, MemorySource& memory);
 
-  /// As Product::run; of two bf16 operands in the order of fp32 alone, and nothing of B lies in tiles.
+  /// As Product::run(). Two bf16 operands are added in the order of fp32 alone. No part of B may lie in tiles.
   void run(const ProductTask& task);
-  /// The same on the calling worker alone, inside a call of the team.
+  /// run() on the calling worker alone, inside a call of the team.
   void run_alone(const ProductTask& task, int worker);
   std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(memory_.size()); }
 

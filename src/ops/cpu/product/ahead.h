@@ -1,6 +1,7 @@
 #pragma once
 
-// What a product will need after the block of k that it is at: tiles fetch it while they compute. Bit-neutral.
+// Memory that a product will need after its present block of k. Tiles fetch it while they compute. No bit of a result depends on
+// it.
 
 #include <array>
 #include <cstddef>
@@ -12,14 +13,14 @@
 
 namespace lockstep::ops::cpu {
 
-/// Parts of matrices that tiles fetch in runs: a cache line or two from each of 64 rows. Fetched all at once they would wait for
-/// memory (a fifth of the time of a product with few rows).
+/// Parts of matrices that tiles fetch in runs, a cache line or two from each of 64 rows. Fetching all at once would wait for
+/// memory, for a fifth of the time of a product with few rows.
 class Ahead {
  public:
   static constexpr std::size_t most_parts = 8;
 
   explicit Ahead(const Microkernel& kernel) : line_(kernel.ahead_bytes) {}
-  /// At most most_parts times.
+  /// Adds a part. Call it at most most_parts times.
   void add(const std::byte* from, DType type, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
     const auto size = static_cast<std::int64_t>(size_of(type));
     parts_[count_++] = {from, stride * size, rows, columns * size};

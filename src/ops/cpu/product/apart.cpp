@@ -7,7 +7,8 @@
 namespace lockstep::ops::cpu {
 namespace {
 
-// Sums of so many elements wait: rows of a wide layer for a library to be fast, few enough to stay in a cache of the processor.
+// So many sums wait for the finish. They are enough rows of a wide layer for a library to be fast. They still fit a cache of the
+// processor.
 constexpr std::int64_t sums_floats = std::int64_t{1} << 20;
 // What a worker takes at a time.
 constexpr std::int64_t finish_rows = 8, sum_columns = 128;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What products can do in passes of their own, beside or behind the product itself. Bit-neutral.
+// What products can do in passes of their own, beside or behind the product itself. No bit of a result depends on it.
 
 #include <cstdint>
 #include <functional>
@@ -10,18 +10,18 @@
 
 namespace lockstep::ops::cpu {
 
-/// task.sums, in the blocks that our own product hands over, so that these sums have one order.
+/// Makes task.sums in the same blocks as our own product, so that the sums have the same order.
 void sum_rows(const ProductTask& task, Team& team);
 
-/// Products whose finish is a pass behind them: sums of so many rows as fit its memory wait for it.
+/// Products whose finish is a pass behind them. The product's sums wait for the pass, as many rows at a time as its memory holds.
 class FinishApart {
  public:
   /// `team` must outlive it.
   FinishApart(Team& team, MemorySource& memory);
 
-  /// Whether the sums of a row fit.
+  /// Whether its memory holds the sums of a row.
   static bool fits(const ProductTask& task);
-  /// The task, which has a finish, in parts of its rows without one, each followed by the pass. `product` runs a part.
+  /// Runs a task that has a finish. `product` runs some of its rows without the finish; the finish then follows as a pass.
   void run(const ProductTask& task, const std::function<void(const ProductTask& part)>& product);
   std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(memory_.size()); }
 

@@ -9,7 +9,7 @@
 // this operation: "FP32 FMA with daz in, ftz out and RNE rounding", element 2i+1 before 2i. MXCSR is neither read nor written.
 // Bochs computes the same. A K that is odd counts as one more, with zeros as its last elements.
 //
-// The third order is that of tdpbf16ps of AMX, which takes 32 k at a time. Their products at even k are one chain of fused
+// The order of amx is that of tdpbf16ps of AMX, which takes 32 k at a time. Their products at even k are one chain of fused
 // multiply-adds from zero, in order of k; those at odd k are another. The two are added, and what that gives is added to the
 // block's sum. The manual gives this operation (volume 2, TDPBF16PS). A K that is no multiple of 32 counts as one, with zeros at
 // its end.
@@ -28,7 +28,7 @@ enum class Bf16Way : std::uint8_t {
   amx,             ///< by the instruction
   emulated_amx,    ///< the same bits without it
 };
-/// The way of an order: without the instruction among `isa` it is emulated.
+/// The way of an order. It is emulated when `isa` lacks the instruction.
 Bf16Way way_of(Bf16Order order, Isa isa);
 
 /// While it lives, this thread's arithmetic takes denormals for zeros and rounds to nearest even.

@@ -29,8 +29,8 @@ constexpr std::int64_t most_strip_rows = 98;
 // Half of a second-level cache. Where columns of A are read in place, only B is packed. A packed stripe of B serves all rows, and
 // stays in this half.
 constexpr std::int64_t half_cache = 2 * near_floats;
-// A worker with at least so many rows packs all of B and keeps to its rows, if their elements of A and C outnumber B's. The rows
-// are in its cache from the op before, and stay there for the one after.
+// With at least so many rows, whose elements of A and C outnumber B's, a worker packs all of B and keeps to its rows. They are in
+// its cache from the op before, and stay there for the one after.
 constexpr std::int64_t own_rows = 192;
 // Rows so few that packing weighs more than an uneven end.
 constexpr std::int64_t few_rows = long_rows / 2;

@@ -1,6 +1,7 @@
 #pragma once
 
-// How a product is cut into tiles, strips and passes over K, so that what is packed lies near. Bit-neutral.
+// How a product is cut into tiles, strips and passes over K, so that packed operands stay in near caches. No bit of a result
+// depends on it.
 
 #include <cstdint>
 
@@ -17,13 +18,14 @@ struct Workspace {
   static constexpr std::int64_t strip = strip_rows * k_block;
   static constexpr std::int64_t sums = 192 * 1024;
 };
-constexpr std::int64_t most_stripes = 16384;  ///< and parts of stripes
+constexpr std::int64_t most_stripes = 16384;  ///< the most parts of stripes, all stripes together
 
-/// Stripes of columns, each cut into blocks of rows, which strips of rows walk through; K in passes that fit the packed stripe.
+/// C is cut into stripes of columns, and each stripe into blocks of rows, which strips of rows walk through. K is cut into passes
+/// that fit the packed stripe.
 struct Cut {
   std::int64_t stripe, rows, pass, strip_rows;
   std::int64_t stripes, row_blocks;
-  std::int64_t parts = 1;  ///< of the blocks of rows: workers begin in different ones, or else in different stripes of all
+  std::int64_t parts = 1;  ///< parts of the blocks of rows, in which workers begin; 1: they begin in different stripes
 };
 
 struct CutFor {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Products whose inner index is summed by the ranges of a grid (ops/sum_grid.h). A worker takes a tile of C, has the product of
-// each range in it made beside the tiles that wait, and adds them while they are in its cache.
+// Products whose inner index is summed by the ranges of a grid (ops/sum_grid.h). A worker takes a tile of C and makes the product
+// of each range for it. It adds these products while they are in its cache.
 
 #include "device/memory.h"
 #include "ops/cpu/product/product.h"
@@ -17,8 +17,8 @@ class GridProduct {
   void take(MemorySource& memory);
   bool taken() const { return memory_.size() > 0; }
 
-  /// What Product::run() does with k summed by `grid`, of at most most_ranges ranges; accumulating adds the whole sum onto C. B
-  /// does not lie in tiles. Uses the whole team.
+  /// As Product::run(), with k summed by `grid`, which has at most most_ranges ranges. An accumulating task adds the whole sum
+  /// onto C. B does not lie in tiles. Uses the whole team.
   void run(const ProductTask& task, const SumGrid& grid);
   std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(memory_.size()); }
 

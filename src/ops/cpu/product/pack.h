@@ -1,7 +1,8 @@
 #pragma once
 
 // Copies an operand of the product into the order in which the microkernel reads it. It is copied as floats, or bf16 as words of
-// two. A word has the elements at k and k + 1, k even, the first in the low half; after an odd K a zero. Bit-neutral.
+// two. A word has the elements at k and k + 1, k even, the first in the low half. An odd K is followed by a zero. No bit of a
+// result depends on the copy.
 
 #include <cstdint>
 
@@ -13,15 +14,16 @@ namespace lockstep::ops::cpu {
 /// The block of k that one chain of additions spans (numerics.md section 3.1).
 constexpr std::int64_t k_block = 256;
 
-/// What is copied: element (k, column) lies at from[k * stride + column], or at from[column * stride + k] when transposed.
+/// The operand that is copied: element (k, column) lies at from[k * stride + column], or at from[column * stride + k] when
+/// transposed.
 struct PackSource {
   const void* from = nullptr;
   std::int64_t stride;  ///< in elements
   std::int64_t k, columns;
   DType type = DType::f32;  ///< or bf16, which is widened
   // When transposed:
-  std::int64_t first = 0;  ///< k that packing begins with, a multiple of k_block
-  std::int64_t tiled = 0;  ///< columns at the beginning, in whole tiles (tiles.h), that lie in them
+  std::int64_t first = 0;  ///< the k that packing begins with, a multiple of k_block
+  std::int64_t tiled = 0;  ///< so many columns at the beginning, a whole number of tiles, lie in tiles (tiles.h)
 };
 
 /// Packs into panels of `panel` columns, cut into blocks of k_block. As floats element (k, column) lies at
@@ -34,15 +36,16 @@ struct Packing {
   void (*straight)(const PackSource& source, std::int64_t panel, float* to);
   /// `panel` is 16 or 32.
   void (*transposed)(const PackSource& source, std::int64_t panel, float* to);
-  /// No panels: element (k, column) goes to to[k * to_stride + column]. Words are of two columns, of a bf16 source.
+  /// Without panels: element (k, column) goes to to[k * to_stride + column]. Words are of two columns, of a bf16 source.
   void (*rows)(const PackSource& source, std::int64_t to_stride, float* to);
-  /// Columns become rows, for words alone and at most k_block: the word of k and k + 1 goes to to[column * to_stride + k / 2].
+  /// Turns columns into rows: the word of k and k + 1 goes to to[column * to_stride + k / 2]. Null without words. At most k_block
+  /// elements of k.
   void (*turned)(const PackSource& source, std::int64_t to_stride, float* to) = nullptr;
 };
 
-/// As floats.
+/// Packs operands as floats.
 Packing packing_for(Isa isa);
-/// As words of two bf16.
+/// Packs bf16 operands as words of two.
 Packing bf16_packing_for(Isa isa);
 
 }  // namespace lockstep::ops::cpu

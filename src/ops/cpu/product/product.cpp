@@ -13,7 +13,7 @@ namespace lockstep::ops::cpu {
 namespace {
 
 constexpr std::int64_t edge_floats = 16 * 64;
-// Words from a row of a copied strip of A to the next, where the kernel reads rows: no power of two, which crowds a cache.
+// Words from a row of a copied strip of A to the next, where the kernel reads rows. A power of two would crowd a cache.
 constexpr std::int64_t strip_row = k_block / 2 + 16;
 constexpr std::int64_t worker_floats = Workspace::b + Workspace::strip + Workspace::sums + edge_floats;
 

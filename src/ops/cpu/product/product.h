@@ -1,9 +1,9 @@
 #pragma once
 
-// Our own product with a fixed order of additions (numerics.md section 3.1): an element is a function of its row, its
-// column and K. Blocks of 256 k are added in order, onto C when it accumulates; tiles, packing, threads and the instruction
-// set (AVX2 or wider) change no bit. Operands are f32 or, each for itself, bf16, which is widened: the additions are the same.
-// Two bf16 operands have two more orders, of AVX-512-bf16 and of AMX (bf16_way.h). All this holds for them, too.
+// Our own product with a fixed order of additions (numerics.md section 3.1): an element is a function of its row, its column and
+// K. Blocks of 256 k are added in order, onto C when the task accumulates. Tiles, packing, threads and the instruction set (AVX2
+// or wider) change no bit. Each operand is f32 or bf16, which is widened: the additions are the same. Two bf16 operands have two
+// more orders, of AVX-512-bf16 and of AMX (bf16_way.h). All this holds for them, too.
 
 #include <array>
 #include <atomic>
@@ -20,12 +20,12 @@
 
 namespace lockstep::ops::cpu {
 
-/// Rows and columns of C.
+/// A rectangle of C.
 struct Area {
   std::int64_t row, column, rows, columns;
 };
 
-/// A matrix in host memory, row i `i * stride` elements after the first; null: not there.
+/// A matrix in host memory, whose row i is `i * stride` elements after the first. Null: there is none.
 struct Rows {
   std::byte* data = nullptr;
   std::int64_t stride = 0;
@@ -35,7 +35,7 @@ struct Rows {
 struct Finish {
   void (*apply)(const void* context, const Area& area, const float* from, std::int64_t stride) = nullptr;
   const void* context = nullptr;
-  std::array<Rows, 5> operands = {};  ///< what it reads or writes, as large as C: fetched before it is called
+  std::array<Rows, 5> operands = {};  ///< what apply() reads or writes, as large as C: it is fetched before the call
   DType type = DType::f32;            ///< of the operands
 };
 
@@ -54,21 +54,22 @@ struct ProductTask {
   std::int64_t b_stride;
   bool b_transposed;  ///< element (k, j) lies at b[j * b_stride + k], else at b[k * b_stride + j]
   DType b_type = DType::f32;
-  std::int64_t b_tiled = 0;  ///< columns at the beginning, in whole tiles, that lie in them (tiles.h); with b_transposed
-  float* c;                  ///< not used when there is a finish
+  /// so many columns at the beginning, a whole number of tiles, lie in tiles (tiles.h); with b_transposed
+  std::int64_t b_tiled = 0;
+  float* c;  ///< not used when there is a finish
   std::int64_t c_stride;
   bool accumulate = false;
-  Finish finish = {};           ///< instead of storing to c; not together with accumulate
+  Finish finish = {};           ///< takes the place of storing to c; not together with accumulate
   const float* onto = nullptr;  ///< [m, n] or null, with a finish: what the blocks of k are added onto
   std::int64_t onto_stride = 0;
-  /// C is not read soon: tiles that can store it past the caches, whose lines need then not be read before.
+  /// C is not read soon. Tiles that can store it past the caches, so that its lines need not be read first.
   bool stream = false;
   float* sums = nullptr;       ///< [m] or null, with a_transposed: (+)= the sum over k of A, taken while A is in cache
-  SumRows sum_rows = nullptr;  ///< who takes it
+  SumRows sum_rows = nullptr;  ///< makes `sums`
 
   /// Whether a strip of A is copied first, and not read where it lies. `tile_rows` are a tile's rows, `depth` the elements of its
-  /// words. The copy makes words of elements that are none yet. It avoids lines a multiple of 4 KiB apart: a first-level cache
-  /// has 8 to 12 places for such addresses. Tiles of up to 8 rows (AVX2's) read columns of A from packed strips alone.
+  /// words. The copy makes words of elements that are not words yet. It avoids lines a multiple of 4 KiB apart: a first-level
+  /// cache has 8 to 12 places for such addresses. Tiles of up to 8 rows (AVX2's) read columns of A from packed strips alone.
   bool copies_a(std::int64_t tile_rows, std::int64_t depth) const {
     const bool aligned = reinterpret_cast<std::uintptr_t>(a) % sizeof(float) == 0 && a_stride % 2 == 0;
     const bool pairs = a_type == DType::bf16 && depth == 2 && !a_transposed && aligned && k % 2 == 0;
@@ -88,7 +89,7 @@ class Product {
 
   /// m, n, k >= 1. Uses the whole team.
   void run(const ProductTask& task);
-  /// The same on the calling worker alone, inside a call of the team.
+  /// run() on the calling worker alone, inside a call of the team.
   void run_alone(const ProductTask& task, int worker);
   /// Stores a transposed B, [n, k] dense, in tiles; `to` may be `from`. Returns how many columns lie in tiles then; the others
   /// are copied. 0: none, and nothing was done. Uses the whole team.
@@ -111,12 +112,13 @@ class Product {
     float *b, *a, *sums, *edge;
     std::int64_t packed_stripe;
   };
-  // A block of rows of a stripe, the row behind the part that it is of, and the stripe that the worker will probably take next
-  // (-1: none).
+  // A block of rows of a stripe. `end_row` is the row behind the part that the block belongs to. `next_stripe` is the stripe that
+  // the worker will probably take next (-1: none).
   struct Tile {
     std::int64_t stripe, block, end_row, next_stripe;
   };
-  // The blocks of k from `first` on that the packed stripe holds. `pack`: it does not yet, the first strip of rows packs it.
+  // The blocks of k from `first` on that the packed stripe holds. `pack`: the stripe is not packed yet, and the first strip of
+  // rows packs it.
   struct Pass {
     std::int64_t first, count;
     bool pack;
@@ -135,7 +137,7 @@ class Product {
   void run_tile(const ProductTask& task, const Cut& cut, const Tile& tile, Scratch& scratch) const;
   void pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const;
   struct BlockStep;
-  // A block of k of a strip of A: element (i, k) of the tile at row r lies at from[r * next_row + i * row + k * this->k].
+  // A block of k of a strip of A. Element (i, k) of the tile at row r lies at `from[r * next_row + i * row + k * this->k]`.
   struct Strip {
     const float* from;
     std::int64_t row, k, next_row;
@@ -152,7 +154,7 @@ class Product {
 
   Team& team_;
   Isa isa_;
-  Way floats_, bf16_;  // bf16_: of two bf16 operands
+  Way floats_, bf16_;  // bf16_: for two bf16 operands
   Memory memory_;
   std::atomic<std::int32_t>* taken_blocks_;  // per part of a stripe: how many blocks of rows were taken
 };

@@ -73,15 +73,15 @@ HWY_INLINE void StoreChains(D d, const V (*chain)[rows], bool first, float* to, 
   }
 }
 
-// What a part is followed by: the same shape at rows[j] + offset. Memory is asked for it row by row, as it lies there; in the
-// order in which columns take it, it comes at half the speed.
+// The memory that a part is followed by: the same shape at rows[j] + offset. It is fetched row by row, as it lies in memory. In
+// the order in which columns use it, it would come at half the speed.
 template <class T>
 struct NextPart {
   const T* const* rows;
   std::int64_t offset;
 };
 
-// Some of its lines, as many as step `word` of a part's loop uses itself.
+// Fetches some lines of the next part, as many as step `word` of a part's loop uses itself.
 template <std::int64_t columns, int blocks, class T>
 HWY_INLINE void Fetch(const NextPart<T>& next, std::int64_t word) {
   constexpr std::int64_t line = 64 / sizeof(T), run = blocks * k_block / line, each = columns * blocks / 4, steps = run / each;
@@ -90,8 +90,8 @@ HWY_INLINE void Fetch(const NextPart<T>& next, std::int64_t word) {
   for (std::int64_t i = 0; i < each; ++i) __builtin_prefetch(from + i * line, 0, 3);
 }
 
-// `blocks` blocks of k from `first` on, of `groups` vectors of columns at rows[0], rows[lanes], ... of b: as many independent
-// chains for every row of a. Only one block may be shorter than k_block.
+// Takes `blocks` blocks of k from `first` on, and `groups` vectors of columns at rows 0, `lanes`, ... of b. Each row of `a` has
+// blocks * groups independent chains. Only one block may be shorter than k_block.
 template <int rows, int groups, int blocks, class Form, class D, class T = typename Form::Element, class V = hn::Vec<D>>
 HWY_INLINE void ThinPart(D d, const ThinStep& step, const T* const* b, std::int64_t first, const NextPart<T>& next, float* to) {
   constexpr std::int64_t depth = word_depth<T>, lanes = hn::MaxLanes(D());
@@ -141,8 +141,8 @@ HWY_INLINE void ThinBlocks(D d, const ThinStep& step, const T* const* b, std::in
   }
 }
 
-// As many chains as fit the registers: one alone would wait for its own latency. Blocks of k of the same columns where there
-// are several (rows whose stride is a power of two share few sets of the cache), else more columns.
+// As many chains as fit the registers: one alone would wait for its own latency. Chains are blocks of k of the same columns where
+// there are several blocks, else more columns. Rows whose stride is a power of two share few sets of the cache.
 template <int rows>
 constexpr int chains_of = rows <= 2   ? 4
                           : rows <= 4 ? 2

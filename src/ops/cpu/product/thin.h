@@ -1,7 +1,7 @@
 #pragma once
 
-// Few rows times a transposed matrix (generating text): B is read once, in place, at the speed of memory. Packing it first
-// would cost more than the product. The additions are those of every other tile.
+// Few rows times a transposed matrix (generating text): B is read once, in place, at the speed of memory. Packing it first would
+// cost more than the product. The additions have the order of every other tile.
 
 #include <cstdint>
 
@@ -29,10 +29,10 @@ struct ThinStep {
 /// The kernel for 1 <= rows <= most_rows.
 using ThinKernel = void (*)(const ThinStep&);
 ThinKernel thin_kernel_for(Isa isa);
-/// By AMX, of two bf16 operands.
+/// The product of few rows by AMX, for two bf16 operands.
 void thin_amx(const ThinStep& step);
-/// For two bf16 operands, added in the order of the instruction (AMX's: null without it). `a` holds words of two of a row's
-/// elements (bf16_way.h), and a_stride counts words. After an odd k the last word ends with a zero.
+/// The kernel for two bf16 operands, added in the order of `way`. Null for AMX's order without its instruction. `a` holds words
+/// of two of a row's elements (bf16_way.h), and a_stride counts words. After an odd k the last word ends with a zero.
 ThinKernel bf16_thin_kernel_for(Isa isa, Bf16Way way);
 
 }  // namespace lockstep::ops::cpu

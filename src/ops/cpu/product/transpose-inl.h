@@ -15,7 +15,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 inline constexpr int word_depth = 16 / static_cast<int>(sizeof(T));
 
-/// words[i], i < 4: word i of sixteen bytes at rows[j] + k, for as many rows as a vector has lanes (4, 8 or 16).
+/// Loads sixteen bytes, four words, from each of rows[j] + k. Lane j of words[i] gets word i of row j. There are as many rows as
+/// a vector has lanes (4, 8 or 16).
 template <class D, class T, class V = hn::Vec<D>>
 HWY_INLINE void LoadFourWords(D d, const T* const* rows, std::int64_t k, V* words) {
   const hn::RepartitionToWide<hn::Rebind<std::uint32_t, D>> dw;
@@ -46,7 +47,7 @@ HWY_INLINE void LoadFourWords(D d, const T* const* rows, std::int64_t k, V* word
   words[3] = hn::BitCast(d, hn::InterleaveUpper(dw, up01, up23));
 }
 
-/// The elements of a word in order of k: the word itself for f32; of two bf16 `half` 0 or 1, widened.
+/// An element of each word: the word itself for f32, or bf16 number `half` (0 or 1, in order of k), widened.
 template <class T, int half, class D, class V = hn::Vec<D>>
 HWY_INLINE V ElementOf(D d, V word) {
   const hn::Repartition<std::uint32_t, D> bits;
@@ -59,7 +60,7 @@ HWY_INLINE V ElementOf(D d, V word) {
   }
 }
 
-/// Words of two bf16: of first[j] in the low half and second[j] in the high one.
+/// Makes words of two bf16: first[j] in the low half, second[j] in the high one.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadPairs(D d, const BFloat16* first, const BFloat16* second) {
   const hn::Repartition<std::uint32_t, D> words;
@@ -73,7 +74,7 @@ inline float WordOf(BFloat16 first, BFloat16 second) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(second) << 16U | static_cast<std::uint32_t>(first));
 }
 
-/// One element as a float.
+/// An element as a float.
 inline float Widened(float x) { return x; }
 inline float Widened(BFloat16 x) { return to_float(x); }
 

@@ -1,7 +1,7 @@
-// Sixteen floats at every vector width, included once per Highway target (so it has no include guard) after
-// hwy/highway.h: one vector of AVX-512, two of AVX2, four of the baseline. Sums inside a row run in these lanes and are
-// combined in one tree, so they do not depend on the width (docs/numerics.md). It brings storage-inl.h with it: memory is f32
-// or bf16 (S), lanes are always floats.
+// Sixteen floats at every vector width: one vector of AVX-512, two of AVX2, four of the baseline. Sums inside a row run in these
+// lanes and are combined in one tree, so they do not depend on the width (docs/numerics.md). Memory is f32 or bf16 (S), lanes are
+// always floats. The file is included once per Highway target, so it has no include guard; hwy/highway.h comes before it. It
+// includes storage-inl.h.
 
 #include <cstddef>
 #include <cstring>
@@ -68,7 +68,7 @@ template <class S>
 HWY_INLINE void Store16(const Sixteen& value, S* to) {
   for (std::size_t k = 0; k < vector_count; ++k) StoreAs(floats_tag, value.v[k], to + k * vector_lanes);
 }
-/// What is read again after a store as S.
+/// The values as they are read again after a store as S.
 template <class S>
 HWY_INLINE Sixteen Rounded(const Sixteen& value) {
   return Map([](FloatVec x) HWY_ATTR { return AsStored<S>(floats_tag, x); }, value);
@@ -99,7 +99,7 @@ struct WholeGroup {
   HWY_INLINE Sixteen Load(const S* from) const {
     return Load16(from);
   }
-  /// The same, with `absent` in lanes that do not exist.
+  /// Loads sixteen numbers, with `absent` in lanes that do not exist.
   template <class S>
   HWY_INLINE Sixteen LoadOr(const S* from, float /*absent*/) const {
     return Load16(from);
@@ -108,7 +108,7 @@ struct WholeGroup {
   HWY_INLINE void Store(const Sixteen& value, S* to) const {
     Store16(value, to);
   }
-  /// Past the caches where `stream`; then `to` is a multiple of 64 bytes, of bf16 of 32.
+  /// Stores past the caches where `stream`. Then `to` is a multiple of 64 bytes, for bf16 of 32.
   template <class S>
   HWY_INLINE void Store(const Sixteen& value, S* to, bool stream) const {
     if (!stream) return Store16(value, to);
@@ -127,11 +127,11 @@ struct WholeGroup {
   HWY_INLINE void StoreLow(const Sixteen& value, std::uint16_t* to) const {
     for (std::size_t k = 0; k < vector_count; ++k) StoreLowAs(floats_tag, value.v[k], to + k * vector_lanes);
   }
-  /// The lanes that exist; others become zero.
+  /// Keeps the lanes that exist; others become zero.
   HWY_INLINE Sixteen Keep(const Sixteen& value) const { return value; }
 };
 
-/// How the last columns of a row are: lanes that do not exist are zero when read and not written.
+/// How the last columns of a row are read and written. Lanes that do not exist read as zero and are not written.
 struct PartGroup {
   std::size_t size;
   template <class S>

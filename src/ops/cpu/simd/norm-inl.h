@@ -5,7 +5,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-/// What the 16 gains from `gain` on multiply by.
+/// The factors of the 16 gains from `gain` on.
 template <class S, class Group>
 HWY_INLINE Sixteen NormGains(const Group& group, const S* gain, NormForm form) {
   const Sixteen stored = group.Load(gain);

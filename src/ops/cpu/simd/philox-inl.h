@@ -14,7 +14,7 @@ constexpr Blocks blocks_tag;
 constexpr Words words_tag;
 constexpr std::size_t block_lanes = vector_lanes / 2;
 
-/// Words 0..3 of one block a lane. The word is the low half of the lane, the high half is undefined.
+/// Words 0 to 3 of a block in each lane. A word is the low half of its lane; the high half is undefined.
 struct BlockWords {
   BlockVec w[4];
 };
@@ -38,12 +38,12 @@ HWY_INLINE void Philox(BlockWords& c, std::uint32_t key0, std::uint32_t key1) {
   }
 }
 
-/// Lanes a0 b0 a1 b1 ... of the words of two.
+/// Interleaves the words of a and b: a0 b0 a1 b1 ...
 HWY_INLINE WordVec PackWords(BlockVec a, BlockVec b) {
   return hn::OddEven(hn::BitCast(words_tag, hn::ShiftLeft<32>(b)), hn::BitCast(words_tag, a));
 }
 
-/// 64 words to `to` (aligned): the blocks with counters {first + k, c1, c2, c3}, k in [0, 16).
+/// Writes 64 words to `to` (aligned): the blocks with counters {first + k, c1, c2, c3}, k in [0, 16).
 HWY_INLINE void Draw64(std::uint32_t* to, std::uint32_t first, std::uint32_t c1, std::uint32_t c2, std::uint32_t c3,
                        std::uint32_t key0, std::uint32_t key1) {
   for (std::size_t k = 0; k < 16; k += block_lanes) {

@@ -1,6 +1,6 @@
-// Vectors of floats from and to memory of a storage type. f32 stays as it is. bf16 is widened (exact) and rounded to nearest
-// even, NaN to NaN. Rounding is done in integers, because the versions of Highway round differently. The file is included once
-// per Highway target, so it has no include guard; hwy/highway.h comes before it.
+// Vectors of floats from and to memory of a storage type. f32 stays as it is. bf16 is widened exactly when it is read. It is
+// rounded to nearest even when it is written, NaN to NaN. Rounding is done in integers, because the versions of Highway round
+// differently. The file is included once per Highway target, so it has no include guard; hwy/highway.h comes before it.
 
 #include <cstdint>
 #include <type_traits>
@@ -25,8 +25,8 @@ HWY_INLINE V LoadAs(D d, const BFloat16* from) {
   return hn::BitCast(d, hn::ShiftLeft<16>(bits));
 }
 
-/// The first `count` elements, at most as many as a vector has; the others are zero. Where HWY_MEM_OPS_MIGHT_FAULT, memory behind
-/// them may be touched.
+/// Loads the first `count` elements, at most as many as a vector has; other lanes are zero. Where HWY_MEM_OPS_MIGHT_FAULT is 1,
+/// memory behind them may be touched.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V LoadPart(D d, const float* from, std::int64_t count) {
   return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, from);
@@ -41,7 +41,7 @@ HWY_INLINE V LoadPart(D d, const BFloat16* from, std::int64_t count) {
   return hn::BitCast(d, hn::ShiftLeft<16>(bits));
 }
 
-/// The bits of bf16 in the low half of each word.
+/// Rounds to bf16, whose bits are in the low half of each word.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE hn::Vec<hn::Repartition<std::uint32_t, D>> BitsOfBf16(D, V value) {
   const hn::Repartition<std::uint32_t, D> words;
@@ -94,7 +94,7 @@ HWY_INLINE void StreamAs(D d, V value, BFloat16* to) {
   }
 }
 
-/// An fp32 from its halves (tensor/bfloat16.h), and back.
+/// Joins fp32 numbers from their halves (tensor/bfloat16.h), and splits them.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V JoinHalves(D d, const BFloat16* high, const std::uint16_t* low) {
   const hn::Repartition<std::uint32_t, D> words;
@@ -119,7 +119,7 @@ HWY_INLINE void StoreLowAs(D /*d*/, V value, std::uint16_t* low) {
   StoreLowHalves(hn::And(hn::BitCast(words, value), hn::Set(words, 0xFFFF)), low);
 }
 
-/// What is read again after a store as S.
+/// The values as they are read again after a store as S.
 template <class S, class D, class V = hn::Vec<D>>
 HWY_INLINE V AsStored(D d, V value) {
   if constexpr (std::is_same_v<S, BFloat16>) {

@@ -2,7 +2,7 @@
 //
 // Every function is one fixed sequence of operations, so its result does not depend on the vector's width. AVX2 and AVX-512 give
 // equal bits; the baseline has no fused multiply-add and differs. NaN goes through. Errors against the exact value: Exp within 4
-// units in the last place, Tanh and Erf within 7; GELUs and SiLU within 4e-7 max(1, |x|).
+// units in the last place, Tanh and Erf within 7, GELUs and SiLU within 4e-7 max(1, |x|).
 
 #include <cstdint>
 #include <limits>
@@ -54,7 +54,7 @@ HWY_INLINE V Exp(D d, V x) {
   const V shift = hn::Set(d, rounding_shift);
   const V shifted = hn::MulAdd(x, hn::Set(d, log2_e), shift);
   const V n = hn::Sub(shifted, shift);
-  // What is left of x, ln 2 in two parts: the first times n is exact.
+  // x less n ln 2. ln 2 is in two parts, of which the first times n is exact.
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375F), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4F), r);
   const V power = TwoTo(d, shifted, hn::Mul(r, hn::Set(d, log2_e)));
@@ -88,7 +88,7 @@ HWY_INLINE V Erf(D d, V x) {
   return hn::IfThenElse(saturated, sign, hn::Div(hn::Mul(x, p), q));
 }
 
-/// x Phi(x), and in `grad` its derivative Phi(x) + x phi(x).
+/// GELU: x Phi(x). `grad` gets the derivative Phi(x) + x phi(x).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V GeluWithGrad(D d, V x, V& grad) {
   const V half = hn::Set(d, 0.5F);
@@ -126,7 +126,8 @@ HWY_INLINE V TimesSigmoid(D d, V x, V e) {
   return hn::Mul(x, hn::Div(one, hn::Add(one, e)));
 }
 
-/// The same, and in `grad` its derivative s + s (1 - s) inner with 1 - s = s e, where e's derivative is -e inner / x.
+/// x s as TimesSigmoid() has it. `grad` gets the derivative `s + s (1 - s) inner`, where `1 - s = s e`. The derivative of e is
+/// `-e inner / x`.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V TimesSigmoidWithGrad(D d, V x, V e, V inner, V& grad) {
   const V one = hn::Set(d, 1.0F);
@@ -135,32 +136,32 @@ HWY_INLINE V TimesSigmoidWithGrad(D d, V x, V e, V inner, V& grad) {
   return hn::Mul(x, s);
 }
 
-/// 0.5 x (1 + tanh u).
+/// GELU's tanh form: 0.5 x (1 + tanh u).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V GeluTanh(D d, V x) {
   return TimesSigmoid(d, x, GeluTanhPower(d, x));
 }
 
-/// The same, and in `grad` its derivative s + x s (1 - s) 2u' with s = 0.5 (1 + tanh u), 1 - s = s e^(-2u).
+/// GeluTanh(). `grad` gets the derivative `s + x s (1 - s) 2u'`, where `s = 0.5 (1 + tanh u)` and `1 - s = s e^(-2u)`.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V GeluTanhWithGrad(D d, V x, V& grad) {
   const V slope = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.2140644488178F), hn::Set(d, 1.59576912160573F));
   return TimesSigmoidWithGrad(d, x, GeluTanhPower(d, x), hn::Mul(x, slope), grad);
 }
 
-/// e^-x, at most e^80: so that its products with the sigmoid stay finite.
+/// e^-x, at most e^80, so that its products with the sigmoid stay finite.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V SigmoidPower(D d, V x) {
   return Exp(d, hn::Min(hn::Set(d, 80.0F), hn::Neg(x)));
 }
 
-/// x / (1 + e^-x).
+/// SiLU: x / (1 + e^-x).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Silu(D d, V x) {
   return TimesSigmoid(d, x, SigmoidPower(d, x));
 }
 
-/// The same, and in `grad` its derivative s + x s (1 - s) with s = 1 / (1 + e^-x), 1 - s = s e^-x.
+/// SiLU. `grad` gets the derivative `s + x s (1 - s)`, where `s = 1 / (1 + e^-x)` and `1 - s = s e^-x`.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V SiluWithGrad(D d, V x, V& grad) {
   return TimesSigmoidWithGrad(d, x, SigmoidPower(d, x), x, grad);

@@ -8,7 +8,7 @@
 namespace lockstep::ops::cuda {
 namespace {
 
-/// delta = the sum of d_o * o over a row of a head, in lanes; row i is query i % T of head i / T.
+/// delta = the sum of d_o * o over a row of a head, in lanes. Row i is query i % T of head i / T.
 template <class S>
 struct Delta {
   float* delta;

@@ -12,13 +12,14 @@ inline constexpr std::int64_t max_head_size = 256;
 
 void attention_forward(const Context& context, const AttentionForward& call);
 void attention_forward(const Context& context, const CachedAttention& call);
-/// delta [B*H, T] is there; `dk` and `dv` [B*S, parts * D] get those of each of `parts`.
+/// Makes the gradients of keys and values. `dk` and `dv` [B*S, parts * D] get the sums of each of `parts`. delta [B*H, T] has
+/// been made.
 void attention_keys_backward(const Context& context, const AttentionBackward& call, std::span<const HeadPart> parts,
                              const Tensor& dk, const Tensor& dv);
 void attention_queries_backward(const Context& context, const AttentionBackward& call);
 
-/// The same of bf16 on tensor cores, for heads that are small enough. Weights and gradients of scores are rounded to bf16 before
-/// they are multiplied with values.
+/// Whether attention runs on tensor cores: in bf16, for heads that are small enough. Weights and gradients of scores are then
+/// rounded to bf16 before they are multiplied with values.
 inline bool on_tensor_cores(const Context& context, const Tensor& q, const AttentionShape& shape) {
   return context.bf16 == Bf16Products::tensor_cores && q.dtype == DType::bf16 && shape.head_size <= 128;
 }

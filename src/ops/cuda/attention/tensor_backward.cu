@@ -138,7 +138,8 @@ __device__ __forceinline__ void weigh(const Heads& heads, const Block<Of>& block
   });
 }
 
-/// Adds what a warp's rows and a strip make: to the first sums gradients of scores times q or k, to the second weights times d_o.
+/// Adds the products of a warp's rows and a strip. The first sums get gradients of scores times q or k, the second weights times
+/// d_o.
 template <class Of>
 __device__ __forceinline__ void add_block(const Call& call, const Block<Of>& block, typename Of::Sums (&sums)[Of::results]) {
   constexpr int size = Of::size, high = Of::high, wide = Of::wide, strip = Of::strip;

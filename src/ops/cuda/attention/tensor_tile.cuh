@@ -1,7 +1,7 @@
 #pragma once
 
-// Attention of bf16 on tensor cores, for 4 or 8 warps. Some rows of a head stay, 16 or 32 with each warp; rows of the other side
-// come by in strips, of which all warps see each. What a warp makes of its rows and of a strip are fragments of 16 x 8.
+// Attention of bf16 on tensor cores, for 4 or 8 warps. Some rows of a head stay, 16 or 32 with each warp. Rows of the other side
+// come by in strips, and every warp sees every strip. A warp's rows times a strip are fragments of 16 x 8.
 
 #include <algorithm>
 #include <limits>
@@ -15,28 +15,29 @@ namespace lockstep::ops::cuda {
 inline constexpr int piece = 8;  ///< elements of a copy
 inline constexpr float unseen_score = -std::numeric_limits<float>::infinity();
 
-/// [16 high, 8 wide]. A lane has of each 16 x 8 the elements (lane / 4, 2 (lane % 4)), the next one, and those 8 rows below.
+/// [16 high, 8 wide]. In each 16 x 8 a lane has element `(lane / 4, 2 (lane % 4))`, the next one, and the two elements 8 rows
+/// below.
 template <int high, int wide>
 using Fragments = float[high][wide][4];
 
 __device__ __forceinline__ int lane_of_warp() { return static_cast<int>(threadIdx.x) % 32; }
 __device__ __forceinline__ int warp_of_block() { return static_cast<int>(threadIdx.x) / 32; }
-/// The row, and of 8 columns the first, that a lane has of a fragment.
+/// The row and the first of the columns that a lane has of a fragment.
 __device__ __forceinline__ int fragment_row() { return lane_of_warp() / 4; }
 __device__ __forceinline__ int fragment_column() { return lane_of_warp() % 4 * 2; }
 
-/// Heads of rows of tokens in memory.
+/// Heads in memory, whose rows are tokens.
 struct HeadRows {
   const BFloat16* data;
   std::int64_t stride;
-  bool in_pieces;  ///< copies of 16 bytes can be made of them
+  bool in_pieces;  ///< the rows can be copied in pieces of 16 bytes
 };
 inline HeadRows head_rows(const Tensor& t, std::int64_t head_size) {
   const bool in_pieces = reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && t.stride() % piece == 0 && head_size % piece == 0;
   return {data_of<const BFloat16>(t), t.stride(), in_pieces};
 }
 
-/// Elements from a row to the next in shared memory: rows of a matrix of 8 x 8 are in different banks.
+/// Elements from a row to the next in shared memory. It puts the rows of a matrix of 8 x 8 in different banks.
 template <int size>
 inline constexpr int row_step = size + piece;
 
@@ -72,7 +73,7 @@ __device__ __forceinline__ void load_rows(Strip<size, rows>& to, const HeadRows&
   }
 }
 
-/// 16 columns of a warp's rows: left operands.
+/// Left operands of a product: 16 columns of a warp's rows.
 template <int size, int high>
 __device__ __forceinline__ void load_left(const BFloat16* rows, int step, std::uint32_t (&left)[high][4]) {
   const int l = lane_of_warp();
@@ -87,7 +88,7 @@ struct SharedRows {
   __device__ __forceinline__ explicit SharedRows(const BFloat16* first) : rows(first) {}
   __device__ __forceinline__ void get(int step, std::uint32_t (&left)[high][4]) const { load_left<size, high>(rows, step, left); }
 };
-/// The same in registers.
+/// A warp's rows in registers.
 template <int size, int high>
 struct KeptRows {
   std::uint32_t kept[size / 16][high][4];
@@ -130,7 +131,7 @@ __device__ __forceinline__ void score_product(const Left& rows, const BFloat16* 
   }
 }
 
-/// Fragments rounded to bf16: of each those of the upper 8 rows and of the lower.
+/// Fragments rounded to bf16: a pair of each fragment's upper 8 rows and a pair of its lower 8.
 template <int high, int wide>
 using Pairs = std::uint32_t[high][wide][2];
 
@@ -195,8 +196,8 @@ __device__ __forceinline__ bool has(Bits<high, wide> bits, int m, int n, int e) 
   return (bits >> ((m * wide + n) * 4 + e) & 1U) != 0;
 }
 
-/// Which weights are not dropped, of queries and keys from these places on; `keys_stay`: rows are keys, columns queries. Drawn
-/// before there are scores, which take the registers.
+/// Draws which weights are kept, of queries and keys from these places on. `keys_stay`: rows are keys and columns queries. It is
+/// called before there are scores, which take the registers.
 template <int high, int wide, bool keys_stay>
 __device__ __forceinline__ Bits<high, wide> draw_kept(const Heads& heads, std::int64_t sample, std::int64_t head, int row,
                                                       int column) {
@@ -221,7 +222,7 @@ __device__ __forceinline__ Bits<high, wide> draw_kept(const Heads& heads, std::i
 struct ResultRows {
   StoredRows rows;
   bool in_pairs;
-  /// What goes on is f32.
+  /// The sums that a call goes on from, which are f32.
   __device__ __forceinline__ const float* sums(std::int64_t row, std::int64_t column) const {
     return reinterpret_cast<const float*>(rows.data) + row * rows.stride + column;
   }

@@ -18,8 +18,8 @@ inline constexpr float lowest = -1.0e20F;  ///< finite times any scale that a mo
 inline constexpr int tile_size = 64;
 inline constexpr unsigned tile_threads = 256;
 inline constexpr int side = 4;                  ///< a thread's rows, and its columns
-inline constexpr int strip = 32;                ///< elements of heads that are in shared memory at a time
-inline constexpr int part_columns = tile_size;  ///< of a result that are made at a time
+inline constexpr int strip = 32;                ///< so many elements of heads are in shared memory at a time
+inline constexpr int part_columns = tile_size;  ///< so many columns of a result are made at a time
 
 struct Strips {
   float left[tile_size][strip + 1], right[tile_size][strip + 1];
@@ -41,7 +41,7 @@ __device__ __forceinline__ int own_column(int c) { return static_cast<int>(threa
 /// 64 rows of a head in memory, of which [begin, end) are there.
 struct HeadTile {
   StoredRows rows;
-  std::int64_t first_row;  ///< that row 0 would be
+  std::int64_t first_row;  ///< row of memory that row 0 of the tile is, or would be
   std::int64_t column;     ///< where the head begins
   int begin, end;
   __device__ __forceinline__ float get(int row, std::int64_t element) const {
@@ -117,7 +117,7 @@ __device__ __forceinline__ float logarithm_of_total(float x) {
   return fmaf(exponent, 0.69313812256F, -low);
 }
 
-/// What a call says of all its heads.
+/// Arguments of a call that hold for all its heads.
 struct Heads {
   AttentionShape shape;
   float scale;
@@ -134,12 +134,12 @@ struct Heads {
   __device__ __forceinline__ bool keeps(std::int64_t sample, std::int64_t head, std::int64_t query, std::int64_t key) const {
     return mask.keeps(first_sample + sample, shape.first_key + query, index_of(head, key));
   }
-  /// The same of a key and the next one.
+  /// Whether the weights of a key and of the next one are not dropped.
   __device__ __forceinline__ void keep_two(std::int64_t sample, std::int64_t head, std::int64_t query, std::int64_t key,
                                            bool (&kept)[2]) const {
     mask.keep_two(first_sample + sample, shape.first_key + query, index_of(head, key), kept);
   }
-  /// What a weight is multiplied by.
+  /// The factor of a weight by dropout.
   __device__ __forceinline__ float factor(std::int64_t sample, std::int64_t head, std::int64_t query, std::int64_t key) const {
     return keeps(sample, head, query, key) ? mask.kept : 0.0F;
   }
@@ -157,8 +157,9 @@ struct Queries {
   std::int64_t position;   ///< of the first query, counted from key 0
   std::int64_t first_key;  ///< row of k and v, where they lie in order
   std::int64_t keys;
-  const std::int32_t* pages = nullptr;   ///< by blocks of keys, the blocks of k and v that have them; null: they lie in order
-  const std::int32_t* starts = nullptr;  ///< by place of a query, before which position of the sample it sees no key; null: none
+  const std::int32_t* pages = nullptr;  ///< for each block of keys its block of rows in k and v; null: they lie in order
+  /// by place of a query: the position of the sample before which it sees no key; null: it sees all
+  const std::int32_t* starts = nullptr;
 
   __device__ __forceinline__ std::int64_t end() const { return position + count; }
   /// The place of the first query of tile `number`. Tiles end at multiples of 64, counted from key 0.
@@ -174,7 +175,7 @@ struct Queries {
   __device__ __forceinline__ std::int64_t key_row(std::int64_t block) const {
     return pages == nullptr ? first_key + block : std::int64_t{pages[block / tile_size]} * tile_size;
   }
-  /// Rows of q, o or what is like them, of the tile at `place`.
+  /// Rows of q, o or a tensor of their form, for the tile at `place`.
   __device__ __forceinline__ HeadTile query_tile(const StoredRows& rows, std::int64_t place, std::int64_t column) const {
     const std::int64_t before = position - place, behind = end() - place;
     return {rows, first_row - before, column, before > 0 ? static_cast<int>(before) : 0,
@@ -251,7 +252,7 @@ inline Texts texts_of(const CachedAttention& call, std::span<const CachedText> s
 /// Heads that share keys, as many such parts as a kernel is given by value.
 struct HeadParts {
   static constexpr std::int64_t most = 128;
-  std::int64_t first;  // number of the first one, whose columns of dk and dv follow from it
+  std::int64_t first;  // number of the first part, from which its columns of dk and dv follow
   HeadPart of[most];
 };
 

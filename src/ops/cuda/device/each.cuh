@@ -22,13 +22,13 @@ __global__ void __launch_bounds__(element_threads) row_kernel(std::int64_t colum
   for (std::int64_t j = threadIdx.x; j < columns; j += blockDim.x) body(std::int64_t{blockIdx.x}, j);
 }
 
-/// body(i) for i in [0, count), a thread each.
+/// Calls body(i) for i in [0, count), a thread each.
 template <class Body>
 void for_elements(const Context& context, std::int64_t count, const Body& body) {
   launch(context, {blocks_of(count, element_threads), element_threads}, &element_kernel<Body>, count, body);
 }
 
-/// body(i, j) for the elements of a matrix, a block a row.
+/// Calls body(i, j) for the elements of a matrix, a block for each row.
 template <class Body>
 void for_matrix(const Context& context, std::int64_t rows, std::int64_t columns, const Body& body) {
   const auto threads = std::min<std::int64_t>(element_threads, round_up(std::max<std::int64_t>(columns, 1), 32));

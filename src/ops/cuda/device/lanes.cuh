@@ -1,7 +1,7 @@
 #pragma once
 
-// Sums inside a row in 16 fixed lanes, combined by the tree (i, i + 8), (i, i + 4), (i, i + 2), (0, 1) (numerics.md section 3.2).
-// Half a warp has the lanes of a row: thread l takes columns l, l + 16, ... in order, and all 16 get the sum.
+// Sums inside a row in 16 fixed lanes (numerics.md section 3.2). The lanes are added by the tree (i, i + 8), (i, i + 4), (i, i +
+// 2), (0, 1). Half a warp has the lanes of a row. Thread l takes columns l, l + 16, ... in order. All 16 threads get the sum.
 
 #include <cuda_runtime.h>
 
@@ -12,10 +12,10 @@
 namespace lockstep::ops::cuda {
 
 inline constexpr int lanes = 16;
-inline constexpr unsigned row_threads = 128;  ///< of a block
+inline constexpr unsigned row_threads = 128;  ///< threads of a block
 inline constexpr int rows_a_block = row_threads / lanes;
 
-/// The threads of a half warp, whichever of the two calls.
+/// The mask of the half warp that the calling thread is in.
 __device__ __forceinline__ std::uint32_t half_warp() { return threadIdx.x % 32 < 16 ? 0xFFFFU : 0xFFFF0000U; }
 
 template <class T>
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(row_threads) lanes_kernel(std::int64_t rows, B
   if (row < rows) body(row, static_cast<int>(threadIdx.x % lanes));
 }
 
-/// body(row, lane) for every row, half a warp each.
+/// Calls body(row, lane) for every row, half a warp each.
 template <class Body>
 void for_rows(const Context& context, std::int64_t rows, const Body& body) {
   launch(context, {blocks_of(rows, rows_a_block), row_threads}, &lanes_kernel<Body>, rows, body);

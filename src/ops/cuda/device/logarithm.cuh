@@ -1,6 +1,6 @@
 #pragma once
 
-// e^x and ln x in double, operation by operation those of base/math/elementary.cpp, which says how they work.
+// e^x and ln x in double, by the same operations as base/math/elementary.cpp, which says how they work.
 
 #include <cuda_runtime.h>
 
@@ -90,7 +90,7 @@ __device__ __forceinline__ double exponential_below_one(double x) {
   const double value = sum.high + (sum.low + (r.low + square * (even_sum + r.high * odd_sum)));
   const auto power = static_cast<std::int64_t>(k);
   if (power > -1000) return value * power_of_two(power);
-  return value * power_of_two(-1000) * power_of_two(power + 1000);  // it is rounded once, where it is subnormal
+  return value * power_of_two(-1000) * power_of_two(power + 1000);  // a subnormal result is rounded once
 }
 
 }  // namespace lockstep::ops::cuda

@@ -1,7 +1,7 @@
 #pragma once
 
-// Functions of a float: operation by operation those of the CPU's vectors (ops/cpu/simd/vector_math-inl.h), which say how exact
-// they are, so that results have equal bits. NaN goes through.
+// Functions of a float. They have the operations of the CPU's vectors (ops/cpu/simd/vector_math-inl.h, which says how exact they
+// are), and so equal bits. NaN goes through.
 
 #include <cuda_runtime.h>
 
@@ -13,7 +13,7 @@
 
 namespace lockstep::ops::cuda {
 
-/// Where one is NaN, or both are zero, the result is b, as the processor's instructions have it.
+/// The larger of the two. Where one is NaN, or both are zero, it is b, as the processor's instructions have it.
 __device__ __forceinline__ float max_of(float a, float b) { return a > b ? a : b; }
 __device__ __forceinline__ float min_of(float a, float b) { return a < b ? a : b; }
 
@@ -98,7 +98,7 @@ __device__ __forceinline__ float sigmoid_power(float x) { return exponential(min
 /// x s for s = 1 / (1 + e).
 __device__ __forceinline__ float times_sigmoid(float x, float e) { return x * (1.0F / (1.0F + e)); }
 
-/// And its derivative s + s (1 - s) inner, where e's derivative is -e inner / x.
+/// x s, and its derivative s + s (1 - s) inner. The derivative of e is -e inner / x.
 __device__ __forceinline__ Slope times_sigmoid_slope(float x, float e, float inner) {
   const float s = 1.0F / (1.0F + e);
   return {x * s, fmaf(s * e * s, inner, s)};

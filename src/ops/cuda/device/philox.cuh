@@ -20,7 +20,7 @@ struct Words {
   }
 };
 
-/// The words of a counter.
+/// The random words of a counter.
 __device__ __forceinline__ Words philox(Words c, std::uint32_t key0, std::uint32_t key1) {
 #pragma unroll 1  // where a thread draws many words, unrolled rounds would be most of the kernel
   for (int round = 0; round < 10; ++round) {
@@ -33,7 +33,7 @@ __device__ __forceinline__ Words philox(Words c, std::uint32_t key0, std::uint32
   return c;
 }
 
-/// What a mask is drawn from.
+/// The parameters from which a dropout mask is drawn.
 struct DropMask {
   std::uint32_t key0 = 0, key1 = 0;
   std::uint32_t least = 0;  ///< an element whose word is below it is dropped
@@ -42,7 +42,7 @@ struct DropMask {
   __device__ __forceinline__ bool keeps(std::int64_t sample, std::int64_t position, std::int64_t index) const {
     return words(sample, position, index).at(static_cast<std::uint32_t>(index % 4)) >= least;
   }
-  /// Whether it and the next one are: mostly one counter has the words of both.
+  /// Whether an element and the next one are kept. Mostly one counter has the words of both.
   __device__ __forceinline__ void keep_two(std::int64_t sample, std::int64_t position, std::int64_t index,
                                            bool (&kept)[2]) const {
     Words drawn = words(sample, position, index);
@@ -52,7 +52,7 @@ struct DropMask {
   }
 
  private:
-  /// Those of an element and its neighbours.
+  /// The random words of an element and its neighbours.
   __device__ __forceinline__ Words words(std::int64_t sample, std::int64_t position, std::int64_t index) const {
     const auto number = static_cast<std::uint64_t>(sample);
     return philox({{static_cast<std::uint32_t>(index / 4), static_cast<std::uint32_t>(position),

@@ -1,6 +1,6 @@
 #pragma once
 
-// Sums over tokens, which gains and biases have: blocks of 64 rows, each summed in order from zero, and blocks in order
+// Sums over tokens, for gradients of gains and biases. Blocks of 64 rows are each summed in order from zero, then added in order
 // (numerics.md section 3.2). Blocks are summed side by side, as many at a time as the workspace holds.
 
 #include <array>
@@ -13,8 +13,8 @@ namespace lockstep::ops::cuda {
 inline constexpr std::int64_t block_rows = 64;
 inline constexpr unsigned column_threads = 128;
 
-/// body.add(sums, i, j) adds what row i says of column j; part `b` of the sums of `columns` columns each lies at
-/// parts[b * Body::sums * columns].
+/// Makes the parts of the sums, block by block. body.add(sums, i, j) adds row i's terms of column j. The part of block b lies at
+/// parts[b * Body::sums * columns], `columns` numbers for each sum.
 template <class Body>
 __global__ void __launch_bounds__(column_threads)
     row_blocks_kernel(float* parts, std::int64_t first, std::int64_t last, std::int64_t columns, Body body) {

@@ -18,14 +18,14 @@ __device__ __forceinline__ float load(const BFloat16* from) { return to_float(*f
 __device__ __forceinline__ void store(float* to, float value) { *to = value; }
 __device__ __forceinline__ void store(BFloat16* to, float value) { *to = to_bfloat16(value); }
 
-/// What is read again after a store as S.
+/// The value as it is read again after a store as S.
 template <class S>
 __device__ __forceinline__ float as_stored(float value) {
   if constexpr (std::is_same_v<S, BFloat16>) return to_float(to_bfloat16(value));
   return value;
 }
 
-/// The rows of a matrix, `stride` elements apart; null: not there.
+/// The rows of a matrix, `stride` elements apart. Null: there is none.
 template <class S>
 struct Rows {
   S* data = nullptr;
@@ -47,7 +47,7 @@ __device__ __forceinline__ bool are_neighbours(const S* at, std::int64_t count) 
   return count >= eight && reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
 }
 
-/// The first `count` of eight; what is not there is zero.
+/// Reads the first `count` of eight neighbours; the others are zero.
 template <class S>
 __device__ __forceinline__ void load(const S* from, Eight& to, std::int64_t count) {
   if (are_neighbours(from, count)) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ void store(S* to, const Eight& from, std::int64_t cou
   }
 }
 
-/// The same of f32 or bf16, as it turns out.
+/// The rows of a matrix whose type, f32 or bf16, is known at run time.
 struct StoredRows {
   std::byte* data = nullptr;
   std::int64_t stride = 0;
@@ -83,7 +83,7 @@ struct StoredRows {
     const std::int64_t at = i * stride + j;
     narrow ? store(reinterpret_cast<BFloat16*>(data) + at, value) : store(reinterpret_cast<float*>(data) + at, value);
   }
-  /// Neighbours from column j on, of which `count` are there.
+  /// Reads neighbours from column j on, of which `count` are in the matrix.
   __device__ __forceinline__ void get(std::int64_t i, std::int64_t j, Eight& to, std::int64_t count) const {
     const std::int64_t at = i * stride + j;
     narrow ? load(reinterpret_cast<const BFloat16*>(data) + at, to, count)

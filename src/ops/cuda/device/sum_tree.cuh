@@ -12,12 +12,12 @@
 
 namespace lockstep::ops::cuda {
 
-/// Adds up to eight sums, each of `size` floats, that come one after another: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
+/// Adds up to eight sums of `size` floats that come one after another. The order is ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
 template <int size>
 struct SumTree {
   float waits[3][size];
 
-  /// Takes sum `number`; behind the last of 2^k, `sum` is that of all.
+  /// Takes sum `number`. Behind the last of 2^k, `sum` is the sum of all.
   __device__ __forceinline__ void put(int number, float (&sum)[size]) {
     if (number % 2 == 0) return keep(waits[0], sum);
     add(waits[0], sum);
@@ -36,7 +36,7 @@ struct SumTree {
   }
 };
 
-/// A grid as kernels are given it, by value: the host's memory is not theirs.
+/// A grid as kernels take it: by value, since they cannot read the host's memory.
 struct GridRuns {
   static constexpr int most_ranges = 8, most_runs = 1000;
   struct Run {

@@ -1,10 +1,11 @@
 #pragma once
 
-// What C++ has no words for: a block's shared memory, and instructions of PTX ISA 8.0 for sm_80 and newer. They are:
+// Things that C++ cannot express: a block's shared memory, and instructions of PTX ISA 8.0 for sm_80 and newer. The instructions
+// are:
 // - asynchronous copies (section 9.7.9.25)
 // - matrices of shared memory in registers (9.7.14.5.15)
 // - products of tensor cores (9.7.14.5.14)
-// - functions that are near the exact ones (9.7.3)
+// - approximate functions (9.7.3)
 
 #include <cuda_runtime.h>
 
@@ -27,28 +28,28 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* at) {
 __device__ __forceinline__ void copy_16_async(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(__cvta_generic_to_global(from)));
 }
-/// The same, or 16 bytes of zeros where there is nothing to copy; then nothing is read.
+/// copy_16_async(), or 16 bytes of zeros where nothing is there; then nothing is read.
 __device__ __forceinline__ void copy_16_async_or_zero(void* to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(__cvta_generic_to_global(from)),
                "r"(there ? 16 : 0));
 }
 /// The thread's copies since the last call become a group.
 __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;"); }
-/// Waits until at most `open` of the thread's groups are not done; others see them behind a barrier.
+/// Waits until at most `open` of the thread's groups are not done. Other threads see the copied bytes behind a barrier.
 template <int open>
 __device__ __forceinline__ void copies_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(open) : "memory");
 }
 
-/// Four 8 x 8 matrices of bf16, of which lane 8 i + r points at row r of matrix i. A lane gets of each the elements
-/// (lane / 4, 2 (lane % 4)) and the next one.
+/// Loads four 8 x 8 matrices of bf16. Lane 8 i + r points at row r of matrix i. A lane gets element (lane / 4, 2 (lane % 4)) of
+/// each matrix, and the next one.
 __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&to)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(shared_address(row))
                : "memory");
 }
-/// The same of the matrices' transposes.
+/// Loads the transposes of four 8 x 8 matrices, as ldmatrix_x4() does.
 __device__ __forceinline__ void ldmatrix_x4_transposed(std::uint32_t (&to)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -56,8 +57,8 @@ __device__ __forceinline__ void ldmatrix_x4_transposed(std::uint32_t (&to)[4], c
                : "memory");
 }
 
-/// d [16, 8] += a [16, 16] b [16, 8], bf16 in fp32. A lane has of d the elements (lane / 4, 2 (lane % 4)), the next one, and
-/// those 8 rows below.
+/// d [16, 8] += a [16, 16] b [16, 8], bf16 in fp32. A lane has element (lane / 4, 2 (lane % 4)) of d, the next one, and the two
+/// elements 8 rows below.
 __device__ __forceinline__ void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -72,13 +73,13 @@ __device__ __forceinline__ std::uint32_t pack_bf16(float first, float second) {
   return pair;
 }
 
-/// 2^x within 2^-22; what is not normal is zero.
+/// 2^x within 2^-22. Numbers that are not normal count as zero.
 __device__ __forceinline__ float near_two_to(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
 }
-/// 1 / x within one unit of the last place; what is not normal is zero.
+/// 1 / x within one unit of the last place. Numbers that are not normal count as zero.
 __device__ __forceinline__ float near_reciprocal(float x) {
   float reciprocal;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));

@@ -1,7 +1,7 @@
 #pragma once
 
-// Hopper's products of a warpgroup, whose operands lie in shared memory (PTX ISA 8.0, section 9.7.15: wgmma), and what orders
-// them.
+// Hopper's products of a warpgroup, whose operands lie in shared memory (PTX ISA 8.0, section 9.7.15: wgmma), and the
+// instructions that order them.
 
 #include "ops/cuda/native/tensor_core.cuh"
 #include "tensor/bfloat16.h"
@@ -16,8 +16,8 @@ __device__ __forceinline__ std::uint64_t operand_descriptor(const void* at) {
   return fixed | (shared_address(at) & 0x3FFFFU) >> 4U;
 }
 
-/// d [64, 128] += a [64, 16] b [16, 128], begun. `a` and `b` point at the first of 16 k. Along: rows of 64 k; else 64 k, rows of
-/// 64 of the result's columns or rows each.
+/// Begins d [64, 128] += a [64, 16] b [16, 128]. `a` and `b` point at the first of 16 k. An operand "along" has rows of 64 k.
+/// Another operand has a row for each k, with 64 of the result's rows or columns.
 template <bool a_along, bool b_along>
 __device__ __forceinline__ void warpgroup_product(float (&d)[64], const BFloat16* a, const BFloat16* b) {
   asm volatile(
@@ -43,10 +43,10 @@ __device__ __forceinline__ void warpgroup_product(float (&d)[64], const BFloat16
 
 /// The thread's writes of shared memory are seen by products that begin behind the next barrier.
 __device__ __forceinline__ void writes_before_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-/// Registers of sums are as they were written, before the first product.
+/// Products that begin after it see the registers of sums as they were written.
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Every product that was committed is done.
+/// Waits until every product that was committed is done.
 __device__ __forceinline__ void wait_for_products() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
 
 }  // namespace lockstep::ops::cuda

@@ -1,7 +1,7 @@
 #pragma once
 
-// What is done with an element of a product behind its last addition, as ops/cpu/epilogue.cpp does it. Each value is rounded
-// once, where it is stored.
+// Finishes elements of a product behind their last addition, as ops/cpu/epilogue.cpp does. Each value is rounded once, where it
+// is stored.
 
 #include <cstdint>
 
@@ -10,17 +10,17 @@
 
 namespace lockstep::ops::cuda {
 
-inline constexpr int finish_columns = eight;  ///< that are finished together
+inline constexpr int finish_columns = eight;  ///< columns that are finished together
 
-/// forward: y = residual + f(sum + bias), with a gate residual + f(gate) * (sum + bias). input: y, which is dx, and what
-/// InputEpilogue says. What is null is not there.
+/// The epilogue of a product. A forward product gives y = residual + f(sum + bias), with a gate y = residual + f(gate) * (sum +
+/// bias). The product of an input's gradient stores dx as y, and does what InputEpilogue says. A null operand is left out.
 struct Finish {
   bool input = false;
   Activation activation = Activation::none;
   StoredRows y;
   StoredRows pre_activation = {}, gate = {};
-  StoredRows bias = {}, residual = {};     ///< forward
-  StoredRows d_gate = {}, activated = {};  ///< input
+  StoredRows bias = {}, residual = {};     ///< for forward products
+  StoredRows d_gate = {}, activated = {};  ///< for gradients of inputs
 
   /// Finishes neighbours in row i from column j on, of which the first `count` are in the matrix.
   __device__ __forceinline__ void operator()(std::int64_t i, std::int64_t j, Eight& sums, std::int64_t count) const {
@@ -28,7 +28,7 @@ struct Finish {
   }
 
  private:
-  /// pre is rounded before f or a gate meets it, stored or not.
+  /// The sum with its bias is rounded before f or a gate is applied, whether it is stored or not.
   __device__ __forceinline__ void finish_forward(std::int64_t i, std::int64_t j, Eight& values, std::int64_t count) const {
     Eight other;
     if (bias.data != nullptr) {
@@ -62,7 +62,7 @@ struct Finish {
     for (int e = 0; e < finish_columns; ++e) {
       const Slope at = activate_slope(activation, gated ? gates[e] : before[e]);
       active[e] = gated ? at.value * before[e] : at.value;
-      if (gated) before[e] = gradients[e] * before[e] * at.slope;  // of the gate
+      if (gated) before[e] = gradients[e] * before[e] * at.slope;  // the gate's gradient
       gradients[e] *= gated ? at.value : at.slope;
     }
     if (gated) d_gate.put(i, j, before, count);

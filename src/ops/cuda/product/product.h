@@ -2,7 +2,8 @@
 
 // Products of a fixed order of additions (numerics.md section 3.1): an element is a function of its row, its column and K. Blocks
 // of 256 k are added in order. Each is one chain of fused multiply-adds from zero, which gives the CPU's bits. With an operand in
-// bf16 it is a chain of mma instructions where the context says so: of all k, or of blocks of 8,192 tokens.
+// bf16, and where the context says so, an element is a chain of mma instructions. The chain spans all k, or a block of 8,192
+// tokens.
 
 #include "ops/cuda/context.h"
 #include "ops/cuda/product/epilogue.cuh"
@@ -15,12 +16,12 @@ struct Operand {
   const std::byte* data;
   std::int64_t across, along;
   bool narrow;          ///< bf16
-  bool copies = false;  ///< pieces of 16 bytes can be copied as they are, which tensor cores ask
+  bool copies = false;  ///< pieces of 16 bytes can be copied as they are, as tensor cores need it
   static Operand rows(const Tensor& t) { return {t.data, t.stride(), 1, t.dtype == DType::bf16}; }
   static Operand columns(const Tensor& t) { return {t.data, 1, t.stride(), t.dtype == DType::bf16}; }
 };
 
-/// C [m, n] = A [m, k] B [k, n], behind which `finish` stores it.
+/// C [m, n] = A [m, k] B [k, n], which `finish` stores.
 struct ProductTask {
   std::int64_t m, n, k;
   Operand a, b;
@@ -30,10 +31,10 @@ struct ProductTask {
   bool over_tokens = false;  ///< a gradient of a weight: k counts tokens, and y is f32
 };
 
-/// `grid`: by which ranges k is summed; null: in blocks of 256.
+/// Runs a product. `grid` has the ranges by which k is summed; null: blocks of 256.
 void multiply(const Context& context, const ProductTask& task, const SumGrid* grid = nullptr);
-/// The product with a bf16 operand, which multiply() calls; another in f32 is rounded to bf16. Sums by ranges are not made there:
-/// a warp has no registers for their tree.
+/// A product with a bf16 operand on tensor cores, which multiply() calls. An f32 operand beside it is rounded to bf16. It takes
+/// no grid: a warp has no registers for the tree of the ranges' sums.
 void multiply_on_tensor_cores(const Context& context, const ProductTask& task);
 
 }  // namespace lockstep::ops::cuda

@@ -1,9 +1,9 @@
 #pragma once
 
-// Products of bf16 operands on tensor cores: tiles of 128 x 128 and strips of 64 k, multiplied by whatever instructions a GPU has
-// (class Multiplier). An element is one chain of instructions of 16 k each, from zero or from what it is added onto. So it
-// depends on its row, its column and K alone. In shared memory a strip has rows of 128 bytes, whose pieces of 16 are swizzled:
-// piece p of row r lies where p ^ r % 8 would.
+// Products of bf16 operands on tensor cores, in tiles of 128 x 128 and strips of 64 k. The class Multiplier has the instructions
+// of the GPU at hand. An element is one chain of instructions of 16 k each, from zero or from what it is added onto. So it
+// depends on its row, its column and K alone. In shared memory a strip has rows of 128 bytes, whose pieces of 16 bytes are
+// swizzled. Piece p of row r lies at the place of piece `p ^ r % 8`.
 
 #include "ops/cuda/device/launch.h"
 #include "ops/cuda/native/tensor_core.cuh"
@@ -11,14 +11,15 @@
 
 namespace lockstep::ops::cuda::tensor {
 
-inline constexpr int tile = 128, depth = 64, stages = 3;  // of C, of k at a time
+inline constexpr int tile = 128, depth = 64, stages = 3;  // a tile's side of C, k of a strip, strips in flight
 inline constexpr unsigned tile_threads = 256;
 inline constexpr int own = tile * tile / static_cast<int>(tile_threads);              // a thread's elements of C
-inline constexpr int piece = finish_columns;                                          // elements of a copy
-inline constexpr int pieces = tile * depth / piece / static_cast<int>(tile_threads);  // of a strip, that a thread copies
+inline constexpr int piece = finish_columns;                                          // elements that one copy moves
+inline constexpr int pieces = tile * depth / piece / static_cast<int>(tile_threads);  // pieces of a strip that a thread copies
 inline constexpr int finish_pad = 4;
 
-/// `tile` rows of 64 k ("along"), or twice 64 k, of which each has 64 of the tile's rows.
+/// A strip of an operand in shared memory. "Along" it has `tile` rows of 64 k. Else it has two halves, each a row for each of 64
+/// k, with 64 of the tile's rows or columns.
 struct Strip {
   BFloat16 x[tile * depth];
 };
@@ -31,16 +32,16 @@ struct alignas(1024) TensorShared {
 
 __device__ __forceinline__ int thread() { return static_cast<int>(threadIdx.x); }
 
-/// A run of k in blocks; results of two blocks lie `bytes_apart` from each other.
+/// A run of k in blocks. Results of neighbouring blocks lie `bytes_apart` from each other.
 struct KBlocks {
   std::int64_t first, size, bytes_apart;
 };
 
-/// What a thread copies of an operand: `pieces` pieces of each strip, as far apart in all of them.
+/// A thread's share in copying an operand: `pieces` pieces of each strip, at the same places of all strips.
 template <bool along>
 class Copies {
  public:
-  /// For up to `tile` rows from `first` on, of `count` in all, and for k from `k` to `end`.
+  /// Copies up to `tile` rows from `first` on, of `count` in all, and k from `k` to `end`.
   __device__ Copies(const Operand& from, std::int64_t first, std::int64_t count, std::int64_t k, std::int64_t end)
       : copies_(from.copies),
         narrow_(from.narrow),
@@ -51,7 +52,7 @@ class Copies {
     next_ = from.data + at * (narrow_ ? 2 : 4);
   }
 
-  /// Begins to copy the next strip; what is behind the rows or the last k is zero.
+  /// Begins to copy the next strip. Elements behind the rows or the last k are zero.
   __device__ void next(Strip& to) {
     BFloat16* const place = to.x + swizzled();
     if (copies_) {
@@ -96,12 +97,12 @@ class Copies {
   }
 
   bool copies_, narrow_;
-  int rows_, k_;  // that are left
+  int rows_, k_;  // rows and k that are left
   std::int64_t stride_;
   const std::byte* next_;
 };
 
-/// The tile's elements that a thread has begin with what they are added onto.
+/// Sets a thread's sums of the tile to the elements that the product is added onto.
 template <class Multiplier>
 __device__ __forceinline__ void load_onto(const ProductTask& task, std::int64_t i0, std::int64_t j0, float (&sums)[own]) {
 #pragma unroll
@@ -111,7 +112,7 @@ __device__ __forceinline__ void load_onto(const ProductTask& task, std::int64_t 
   }
 }
 
-/// The tile goes through shared memory, so that a thread finishes neighbours.
+/// Finishes the tile. It goes through shared memory, so that a thread finishes neighbours.
 template <class Multiplier>
 __device__ __forceinline__ void finish_tile(const ProductTask& task, TensorShared& shared, std::int64_t i0, std::int64_t j0,
                                             const float (&sums)[own]) {
@@ -135,7 +136,7 @@ __device__ __forceinline__ void finish_tile(const ProductTask& task, TensorShare
   }
 }
 
-/// Block z of k, which a result of its own begins with, of each tile.
+/// Computes each tile for block z of k, which has a result of its own.
 template <class Multiplier, bool a_along, bool b_along>
 __global__ void __launch_bounds__(tile_threads, 2) tensor_product_kernel(ProductTask task, KBlocks blocks) {
   auto& shared = shared_memory<TensorShared>();
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(tile_threads, 2) tensor_product_kernel(Product
   for (int step = 0; step < steps; ++step) {
     copies_wait<1>();
     Multiplier::loaded();
-    __syncthreads();  // of the stage before, which is loaded now, all products are done
+    __syncthreads();  // all products are done of the stage that is loaded now
     const Strip(&stage)[2] = shared.strips[step % stages];
     Multiplier::template add<a_along, b_along>(stage[0], stage[1], sums);
     load(step + 2);

@@ -11,7 +11,7 @@ namespace lockstep::emulation {
 /// Copies without ThreadSanitizer's notice: what the emulation moves is not moved by the threads.
 void copy_unseen(void* to, const void* from, std::size_t bytes);
 
-/// Where device code is: two places are the same where file, line and column are.
+/// A place in device code. Two places are the same where file, line and column are.
 using Place = std::source_location;
 
 /// All threads of the block meet, and see what the others wrote. A thread that has left, or is at another barrier, is a failure.

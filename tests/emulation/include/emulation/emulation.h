@@ -1,6 +1,6 @@
 #pragma once
 
-// What tests tell the emulation, and what it tells them.
+// Settings that tests make in the emulation, and facts that they read from it.
 
 #include <cstdint>
 #include <stdexcept>
@@ -13,14 +13,14 @@ class Fault : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// All that is drawn by lot from here on follows from it: orders of threads, blocks and streams, and when copies are done.
+/// Sets the seed of all that is drawn by lot from here on: orders of threads, blocks and streams, and when copies are done.
 void set_seed(std::uint64_t seed);
 std::uint64_t seed();
 
 /// Whether this program is built with ThreadSanitizer, which tells races: between threads of a block, of blocks and of streams.
 bool races_are_watched();
 
-/// What was done since the program began.
+/// Counts of the emulation's work since the program began.
 struct Counts {
   std::uint64_t launches, blocks, switches, barriers, meetings;
 };

@@ -4,7 +4,7 @@
 
 namespace lockstep::emulation {
 
-/// Whether fault `number` is there: that of LOCKSTEP_PLANTED.
+/// Whether fault `number` is active: LOCKSTEP_PLANTED names the one.
 bool planted(int number);
 
 }  // namespace lockstep::emulation

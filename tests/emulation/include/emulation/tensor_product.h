@@ -14,10 +14,10 @@ struct Fragments {
   std::uint32_t a[4], b[2];
 };
 
-/// Deliver: each lane takes its four numbers of d + a b.
+/// A Deliver (emulation/block.h): each lane takes its four numbers of d + a b.
 void multiply_fragments(Lane* lanes, unsigned mask);
 
-/// A float of what Hopper's tensor cores make of sum + a b.
+/// sum + a b as Hopper's tensor cores add it.
 float add_sixteen(float sum, const float (&a)[16], const float (&b)[16]);
 
 /// The addresses that the 32 lanes give, in the order of ldmatrix: of `row` of each of the four matrices. Valid until the

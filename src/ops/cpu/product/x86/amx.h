@@ -12,12 +12,12 @@
 #define LOCKSTEP_TILE_STORE(tile, to, bytes) \
   asm volatile("tilestored %%tmm" tile ", (%0,%1,1)" : : "r"(to), "r"(static_cast<std::int64_t>(bytes)) : "memory")
 #define LOCKSTEP_TILE_CLEAR(tile) asm volatile("tilezero %%tmm" tile : : :)
-/// sums [rows, columns] += a [rows, words] b [words, columns]
+/// sums [rows, columns] += a [rows, words] b [words, columns].
 #define LOCKSTEP_TILE_MULTIPLY(sums, a, b) asm volatile("tdpbf16ps %%tmm" b ", %%tmm" a ", %%tmm" sums : : :)
 
 namespace lockstep::ops::cpu {
 
-inline constexpr std::int64_t tile_words = 16;  ///< of k in a multiplication
+inline constexpr std::int64_t tile_words = 16;  ///< words of k in a multiplication
 
 /// What LDTILECFG reads.
 struct alignas(64) TileShapes {

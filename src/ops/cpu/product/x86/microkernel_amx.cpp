@@ -9,8 +9,8 @@
 namespace lockstep::ops::cpu {
 namespace {
 
-// Tiles 0 to 3 hold the sums of 32 x 32, 4 and 5 words of 16 columns of B, 6 and 7 those of 16 rows of A. A tile of B has a row
-// for each of 16 words, as the packed panel has.
+// Tiles 0 to 3 hold the sums of 32 x 32 elements. Tiles 4 and 5 hold words of 16 columns of B each, 6 and 7 words of 16 rows of A
+// each. A tile of B has a row for each of 16 words, as the packed panel has.
 constexpr std::int64_t side = tile_words, panel = 2 * side, most_words = 128;
 constexpr std::int64_t lines_together = 8;  // of what is fetched ahead, for each 16 words
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // The C++ twin of the file with Hopper's products of a warpgroup. It is written from the PTX manual, "Asynchronous warpgroup
-// level matrix instructions": shared memory in rows of 128 bytes, swizzled by 128 bytes, and the fragments of m64nNk16.
+// level matrix instructions". Shared memory is in rows of 128 bytes, swizzled by 128 bytes. Fragments are those of m64nNk16.
 
 #include <bit>
 #include <cstdint>
