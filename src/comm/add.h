@@ -8,8 +8,8 @@
 
 namespace lockstep::comm {
 
-/// Element i of every destination, behind its first `skipped` floats, = (left[i] + right[i]) / divisor for `count` elements, in
-/// one pass. What is read may be a destination.
+/// Sets element skipped + i of every destination to (left[i] + right[i]) / divisor, for i from 0 to `count` - 1, in one pass.
+/// `left` and `right` may be destinations.
 void add(const float* left, const float* right, float divisor, std::span<std::byte* const> destinations, std::int64_t skipped,
          std::int64_t count);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What all ranks must have in common.
+// Checks that all ranks have the same texts, and errors that all ranks throw together.
 
 #include <exception>
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace lockstep::comm {
 
-/// Throws UserError on every rank whose text differs from rank 0's, naming the first line that does and both ranks' version of
-/// it. `what`: of the texts, for people ("settings"). Collective.
+/// Throws UserError on every rank whose text differs from rank 0's. The error names the first line that differs and both ranks'
+/// version of it. `what`: what the texts are, for people ("settings"). Collective.
 void demand_agreement(Communicator& world, const std::string& what, const std::string& text);
 
 /// Runs `body`, which is not collective, on every rank, and returns when all have done so. Where it throws on some, the error of

@@ -50,7 +50,7 @@ class Communicator {
   Request scatter(const Tensor& part, const Tensor& in, int root);
   /// Piece r of `in` goes to rank r and piece r of `out` comes from it; all pieces have one size. `out` is not `in`.
   Request all_to_all(const Tensor& out, const Tensor& in);
-  /// The same with in_counts[r] elements to rank r and out_counts[r] from it.
+  /// As all_to_all() above, with in_counts[r] elements to rank r and out_counts[r] from it.
   Request all_to_all(const Tensor& out, std::span<const std::int64_t> out_counts, const Tensor& in,
                      std::span<const std::int64_t> in_counts);
   /// Sends between two ranks are received in their order.
@@ -59,38 +59,41 @@ class Communicator {
   void barrier();
   /// Ranks of equal `colour` form a new group, ordered by `key`, then by rank. Collective.
   std::unique_ptr<Communicator> split(int colour, int key);
-  /// The same ranks for what lies in host memory, whatever their device: times, counts, what they decide together. This group
-  /// itself where it carries host memory.
+  /// The same ranks, for what lies in host memory whatever their device is: times, counts, what they decide together. It is this
+  /// group itself where this group carries host memory.
   virtual Communicator& host() { return *this; }
-  /// Seconds for which this rank has been blocked in wait(), join() and barrier() so far. They are of this group, the one that it
-  /// was split from and all that were split from either. The rank's own share of an operation that is done meanwhile counts.
+  /// Seconds for which this rank has been blocked in wait(), join() and barrier() so far. They are those of this group, of the
+  /// group that it was split from, and of all that were split from either. The rank's own share of an operation that is done
+  /// meanwhile counts.
   double waited_seconds() const { return traffic().total().waited; }
-  /// All that was exchanged so far, in the same groups.
+  /// All that was exchanged so far, in the groups that waited_seconds() counts.
   const Traffic& traffic() const { return account_->traffic; }
-  /// The next operation of these groups is counted for `purpose`; without this call it is counted for Purpose::other.
+  /// The next operation of the groups that share traffic() is counted for `purpose`. Without this call it is counted for
+  /// Purpose::other.
   Communicator& moving(Purpose purpose) {
     account_->purpose = purpose;
     return *this;
   }
-  /// From now on the operations of all these groups are told to `spans`, which lives until another one is; null: none.
+  /// The operations of the groups that share traffic() are told to `spans` from now on. It lives until another one is given;
+  /// null: none.
   void observe(SpanLog* spans) { account_->spans = spans; }
 
-  /// From now on operations come behind what was issued on `stream` and go forward between its ops, and `team` shares their work;
-  /// both outlive the communicator.
-  /// Called by the rank's thread once, before the first operation; groups made by split() inherit it.
+  /// Operations come behind what was issued on `stream` from now on. They go forward between its ops, and `team` shares their
+  /// work. Both arguments outlive the communicator. Called by the rank's thread once, before the first operation. Groups made by
+  /// split() inherit it.
   virtual void attach(Stream& stream, Team& team) = 0;
-  /// Where to allocate what is reduced or gathered often: memory that the ranks of this host share, so that operations on it
-  /// copy nothing. `usual` when every memory is shared.
+  /// The source of memory for what is reduced or gathered often. The ranks of this host share that memory, so that operations on
+  /// it copy nothing. It is `usual` when every memory is shared.
   virtual MemorySource& window(MemorySource& usual) = 0;
 
  private:
-  /// What this group shares with the one that it was split from.
+  /// What this group shares with the group that it was split from.
   struct Account {
     Traffic traffic;
     Purpose purpose = Purpose::other;
     SpanLog* spans = nullptr;
   };
-  /// issue(), counted.
+  /// Calls issue() and counts the operation.
   Request begin(const Operation& operation);
   virtual Request issue(const Operation& operation) = 0;
   /// `members`: the group's ranks in its order, this one among them. Collective.

@@ -1,7 +1,7 @@
 #pragma once
 
-// Whether what ranks are about to take is free on their hosts. Memory that is not there would be found out when its pages are
-// touched: then the kernel ends a process without a word.
+// Whether the memory that ranks are about to take is free on their hosts. Otherwise the lack would show when pages are touched:
+// then the kernel ends a process without a word.
 
 #include <cstdint>
 #include <optional>
@@ -22,11 +22,11 @@ struct MemoryShortage {
   std::string text() const;
 };
 
-/// The host that lacks most; nothing where all have enough or do not say. `bytes` is what this rank will take, `free` what it
-/// sees (io::free_memory()). The same on all ranks. Collective.
+/// The host that lacks most; nothing where all hosts have enough or do not say. `bytes` is what this rank will take, `free` what
+/// it sees (io::free_memory()). The result is the same on all ranks. Collective.
 std::optional<MemoryShortage> memory_shortage(Communicator& world, std::int64_t bytes, const std::optional<io::FreeMemory>& free);
 
-/// Throws UserError on all ranks where there is one: "WHAT: the run needs ...". Collective.
+/// Throws UserError on all ranks where there is a shortage: "WHAT: the run needs ...". Collective.
 void demand_free_memory(Communicator& world, std::int64_t bytes, const std::string& what, const std::string& remedy);
 
 }  // namespace lockstep::comm

@@ -40,7 +40,7 @@ struct Operation {
   DType dtype = DType::f32;
   int root = 0;                                   ///< or the other rank of a send or receive
   std::int64_t count = 0;                         ///< elements that every rank must agree on (0 where `counts` says it)
-  Tensor in = {};                                 ///< what this rank gives; may be what it gets
+  Tensor in = {};                                 ///< what this rank gives; may be the same as `out`
   Tensor out = {};                                ///< what this rank gets
   std::span<const std::int64_t> counts = {};      ///< by rank: all_gather, reduce_scatter; all_to_all: pieces of `in`
   std::span<const std::int64_t> out_counts = {};  ///< all_to_all: pieces of `out`

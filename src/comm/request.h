@@ -28,10 +28,11 @@ class [[nodiscard]] Request {
    public:
     virtual ~Pending() = default;
     virtual void wait() = 0;
-    /// What is issued on the stream from now on comes behind the operation. A transport whose operations no stream can wait for
-    /// blocks until it is done.
+    /// What is issued on the stream from now on comes behind the operation. Where no stream can wait for a transport's
+    /// operations, this blocks until the operation is done.
     virtual void join(Stream& /*stream*/) { wait(); }
-    /// Moves the operation forward; true when it has ended, and then it is not asked again.
+    /// Moves the operation forward. True when the operation has ended; poll() is not called again then. A `patient` caller gets
+    /// no error when the operation does not end in time.
     virtual bool poll(bool patient) = 0;
     /// This rank is failing and will not wait any more.
     virtual void abandon() {}
@@ -53,11 +54,11 @@ class [[nodiscard]] Request {
 
   /// Blocks until the operation is done. Throws what went wrong with it.
   void wait();
-  /// What is issued on the stream from now on comes behind the operation: for what only the device's work looks at. The host goes
-  /// on where it can; on the CPU it is a wait. Throws as wait() does.
+  /// What is issued on the stream from now on comes behind the operation. It is for data that only the device's work looks at.
+  /// The host goes on where it can; on the CPU this is a wait. Throws as wait() does.
   void join(Stream& stream);
-  /// Moves the operation forward without blocking; whether it has ended. Throws what went wrong with it and, unless `patient`,
-  /// when it does not end in time, as wait() does.
+  /// Moves the operation forward without blocking. Returns whether the operation has ended. Throws what went wrong with it.
+  /// Unless `patient`, it also throws when the operation does not end in time, as wait() does.
   bool poll(bool patient = false) {
     auto pending = std::exchange(pending_, nullptr);  // one that throws has ended
     if (!pending) return true;
@@ -69,14 +70,14 @@ class [[nodiscard]] Request {
     return pending_ == nullptr;
   }
   bool finished() const { return pending_ == nullptr; }
-  /// Adds the time that is spent in wait() and join() to `account`, which lives until then, and what else passes from now on
-  /// until the operation has ended.
+  /// Adds to `account` the time that is spent in wait() and join(), and what other time passes until the operation has ended.
+  /// `account` lives until then.
   void count_in(Exchanged& account) {
     account_ = &account;
     since_ = pending_ ? now_seconds() : 0;
   }
-  /// Adds to the log, which lives until then: the operation, from `begun` until it has ended, and the time that is spent in
-  /// wait() and join().
+  /// Adds to the log the operation, from `begun` to its end. The time that is spent in wait() and join() is a span of its own.
+  /// `spans` lives until the operation has ended.
   void tell(SpanLog& spans, std::string_view name, double begun, std::int64_t bytes) {
     told_ = {&spans, name, begun, bytes};
     if (finished()) tell();
@@ -93,7 +94,7 @@ class [[nodiscard]] Request {
     double begun = 0;
     std::int64_t bytes = 0;
   };
-  /// The operation has ended.
+  /// Called when the operation has ended: adds it to the log.
   void tell() {
     if (told_.spans == nullptr) return;
     told_.spans->add({SpanKind::exchange, told_.name, told_.begun, now_seconds(), {told_.bytes}});
@@ -105,11 +106,11 @@ class [[nodiscard]] Request {
   Told told_;
 };
 
-/// Ends when all of them have.
+/// A request that ends when all of `requests` have.
 Request all_of(std::vector<Request> requests);
 
-/// Blocks until one of the requests has ended, however long that takes, and returns its index. It takes the first that has ended,
-/// looking from `first` on, so that a caller that goes round is fair to all. There is at least one.
+/// Blocks until one of the requests has ended, however long that takes, and returns its index. The search begins at `first`, so
+/// that a caller that goes round is fair to all. There is at least one request.
 std::size_t wait_any(std::span<Request* const> requests, std::size_t first = 0);
 
 }  // namespace lockstep::comm

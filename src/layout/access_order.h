@@ -1,7 +1,7 @@
 #pragma once
 
-// Which weights each pass of a step needs, in order. Compiled once from the actions: stores prefetch, release and assign slots
-// from it, and hold every lease of a step against it.
+// Which weights each pass of a step needs, in order. The order is compiled once from the actions. Stores prefetch, release and
+// assign slots from it. They hold every lease of a step against it.
 
 #include <cstdint>
 #include <vector>
@@ -22,11 +22,11 @@ struct Part {
   std::int64_t row = 0;  ///< of a tile: elements of a row of the matrix; 0: this is no tile, and has all elements
   Range columns = {};    ///< of a tile
   bool tile() const { return row > 0; }
-  /// It has not all of `elements`.
+  /// Whether the part lacks some of `elements`.
   bool strided() const { return tile() && columns.count < row; }
-  /// Elements that it has.
+  /// The number of elements that the part has.
   std::int64_t count() const { return strided() ? elements.count / row * columns.count : elements.count; }
-  /// How many of them lie before element `end` of the unit.
+  /// How many of the part's elements lie before element `end` of the unit.
   std::int64_t count_before(std::int64_t end) const;
   friend bool operator==(const Part&, const Part&) = default;
 };
@@ -44,7 +44,7 @@ struct ChunkParts {
   /// last blocks that the forward pass ran need not be run again.
   std::vector<Part> backward_at_once;
 };
-/// `parts`: of each chunk.
+/// The weights that the passes in `actions` need, in order. `parts`: by chunk.
 std::vector<Access> access_order(const std::vector<Action>& actions, const std::vector<ChunkParts>& parts);
 
 }  // namespace lockstep::layout

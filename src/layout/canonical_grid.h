@@ -16,7 +16,8 @@ inline bool divides_canonical_ranges(std::int64_t parts) { return parts >= 1 && 
 /// The things of range `range`, of n things of the whole model or step.
 inline Range canonical_range(std::int64_t n, int range) { return part_of(n, range, canonical_ranges); }
 
-/// Whether heads that are divided into `parts` parts have key/value heads, `group` heads of the model to each, in two of them.
+/// Whether dividing `heads` into `parts` parts leaves some key/value head in two of them. A key/value head has `group` heads of
+/// the model.
 inline bool parts_share_kv_heads(const Range& heads, int parts, std::int64_t group) {
   for (int i = 1; i < parts; ++i) {
     const std::int64_t head = heads.first + part_of(heads.count, i, parts).first;
@@ -25,11 +26,11 @@ inline bool parts_share_kv_heads(const Range& heads, int parts, std::int64_t gro
   return false;
 }
 
-/// Whether tensor ranks do so with the model's heads.
+/// Whether two tensor ranks share a key/value head of the model.
 inline bool tensor_ranks_share_kv_heads(const ShardedDims& dims) {
   return parts_share_kv_heads({0, dims.all_heads}, dims.vocabulary_parts, dims.heads_per_kv);
 }
-/// Or ranks that exchange positions for a tensor rank's heads.
+/// Whether two tensor ranks share a key/value head, or two ranks that exchange positions for a tensor rank's heads.
 inline bool ranks_share_kv_heads(const ShardedDims& dims, int context_ranks) {
   return tensor_ranks_share_kv_heads(dims) ||
          parts_share_kv_heads({dims.first_head, dims.heads}, context_ranks, dims.heads_per_kv);

@@ -8,7 +8,7 @@
 
 namespace lockstep::layout {
 
-/// Adds what is wrong with a canonical plan for these numbers.
+/// Adds to `problems` what is wrong with a canonical plan for the sizes in `limits`.
 void check_canonical(const ParallelPlan& plan, const PlanLimits& limits, const PlanGrammar& say, std::vector<Problem>& problems);
 
 }  // namespace lockstep::layout

@@ -12,8 +12,8 @@ namespace lockstep::layout {
 
 class KeyRanges {
  public:
-  /// `order`: in which a worker is done with the units of a step. `tied`: the unit of a tied matrix, which is done last, or one
-  /// with value -1.
+  /// `order`: the order in which a worker is done with the units of a step. `tied`: the unit of a tied matrix, which is done
+  /// last; its value is -1 where there is none.
   KeyRanges(const std::vector<Unit>& units, const std::vector<UnitIndex>& order, UnitIndex tied, int workers, int servers);
 
   int workers() const { return workers_; }
@@ -30,7 +30,7 @@ class KeyRanges {
     int first, last;
   };
   Cells cells(UnitIndex unit, int server) const;
-  /// One of these ranges.
+  /// Range `index` of the unit's workers() ranges.
   Range cell(UnitIndex unit, int index) const { return range_of(this->unit(unit), index, workers_); }
   /// The server's elements of a unit; may be empty.
   Range of(UnitIndex unit, int server) const;

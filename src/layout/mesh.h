@@ -16,7 +16,7 @@ struct Coordinates {
   friend bool operator==(const Coordinates&, const Coordinates&) = default;
 };
 
-/// A group of ranks that do something together: those that differ from each other only along the axes it is named for.
+/// A group of ranks that do something together. Its ranks differ from each other only along the axes that the group is named for.
 enum class GroupRole : std::uint8_t {
   all,       ///< every rank that trains
   tensor,    ///< tp: split one layer
@@ -25,8 +25,8 @@ enum class GroupRole : std::uint8_t {
   pipeline,  ///< pp: different layers
   replicas,  ///< dp x cp: hold the same parameters, and add up their gradients
   model,     ///< tp x pp: hold all parameters, each once but for those that several need
-  host,      ///< of the replicas, those on one host
-  hosts,     ///< of the replicas, those with the same number on each host
+  host,      ///< the replicas on one host
+  hosts,     ///< the replicas with the same number on each host
   count
 };
 std::string_view name_of(GroupRole role);
@@ -42,7 +42,7 @@ class Mesh {
   int rank(const Coordinates& at) const;
   /// The host of a rank, counted from 0.
   int host(int rank) const { return plan_.ranks_per_host == 0 ? 0 : rank / plan_.ranks_per_host; }
-  /// The group of `role` that `rank` is in: its members in their order within the group, which is that of their ranks.
+  /// The members of the group of `role` that `rank` is in. They are in the order of their ranks.
   std::vector<int> members(GroupRole role, int rank) const;
   /// The same number for all members of a group and for no others: the least of their ranks.
   int colour(GroupRole role, int rank) const { return members(role, rank).front(); }

@@ -18,14 +18,14 @@ namespace lockstep::layout {
 class PlanGrammar;  // layout/plan_fields.h
 const PlanGrammar& settings_grammar();
 
-/// When gradients are reduced over ranks (numerics.md section 3.3): once a step, ((a0 + a1) + (b0 + b1)), or each micro-batch,
-/// ((a0 + b0) + (a1 + b1)). With one micro-batch they are the same.
+/// When gradients are reduced over ranks (numerics.md section 3.3). `step` reduces once a step: ((a0 + a1) + (b0 + b1)).
+/// `microbatch` reduces each micro-batch: ((a0 + b0) + (a1 + b1)). With one micro-batch they are the same.
 enum class ReduceEvery : std::uint8_t { step, microbatch };
 
 /// Over which of the ranks that share the model's parameters (data x context) a kind of state is cut. `none`: each holds all.
 /// `host`: over those of one host, whole on every host (HYBRID_SHARD, hpZ).
 enum class CutOver : std::uint8_t { none, host, all };
-/// Where it lies between its uses.
+/// Where a kind of state lies between its uses.
 enum class Tier : std::uint8_t { device, host, disk };
 
 struct Placement {
@@ -44,7 +44,7 @@ struct Recompute {
   int every = 1;  ///< full: blocks that are run again together
   friend bool operator==(const Recompute&, const Recompute&) = default;
 };
-/// "none", "selective", "full", "every:4"; nothing for another text.
+/// Reads "none", "selective", "full" or "every:4". Returns nothing for another text.
 std::optional<Recompute> recompute_from(std::string_view text);
 std::string to_string(const Recompute& recompute);
 
@@ -57,14 +57,15 @@ enum class ContextMethod : std::uint8_t {
   allgather,  ///< every rank gets all keys and values (Llama Team 2024)
   ulysses,    ///< positions are exchanged for heads (Jacobs et al. 2023)
   ring,       ///< keys and values pass from rank to rank (Liu et al. 2023)
-  /// Positions for heads inside each host, a ring of hosts: a ring where a host has one of the ranks, ulysses where it has all.
+  /// Positions are exchanged for heads inside each host, and keys pass round a ring of hosts. It is a ring where a host has one
+  /// of the ranks, ulysses where it has all.
   ulysses_ring
 };
 
 /// How the weights of attention lie in memory between forward and backward pass.
 enum class AttentionWeights : std::uint8_t {
-  tiled,  ///< never whole: made a block of keys at a time, and again in the backward pass (Dao et al. 2022)
-  whole,  ///< of every query for every key, in each block
+  tiled,  ///< made a block of keys at a time, and again in the backward pass (Dao et al. 2022)
+  whole,  ///< each block keeps them, of every query for every key
   masked  ///< whole, and beside them a mask that hides later keys
 };
 
@@ -79,19 +80,19 @@ struct ParallelPlan {
   int chunks = 1;  ///< of the model on each pipeline rank (virtual stages)
   ContextMethod context = ContextMethod::allgather;
   bool sequence = false;                  ///< tokens are cut over tp where tensor parallelism would replicate work
-  std::string schedule = "1f1b";          ///< of the pipeline: a name of layout/pipeline/schedules, or where `table` came from
+  std::string schedule = "1f1b";          ///< a name of layout/pipeline/schedules, or where `table` came from
   std::optional<ActionTable> table = {};  ///< the passes, where they are not those of a named schedule
   std::vector<std::int64_t> split = {};   ///< blocks of each stage; empty: as even as they can be
   int microbatches = 1;                   ///< of a step, on each data-parallel rank
   ReduceEvery reduce = ReduceEvery::step;
-  /// `optimizer`: master copies and the optimizer's own state; where it lies, gradients go along.
+  /// `optimizer`: master copies and the optimizer's own state. Gradients lie where it lies.
   Placement parameters = {}, gradients = {}, optimizer = {};
   Tier activations = Tier::device;    ///< what blocks keep for their backward pass
   int prefetch = 1;                   ///< leases of weights that are cut, gathered before they are asked for
   int kept = 0;                       ///< blocks' weights that are gathered and stay as long as it pays, beside those in use
   bool reshard_after_forward = true;  ///< false: what was gathered stays until the weights change
   Recompute recompute = {};
-  AttentionWeights attention = AttentionWeights::tiled;  ///< others: of ranks that have all positions of their samples
+  AttentionWeights attention = AttentionWeights::tiled;  ///< other than tiled only where ranks have all positions
   Tiles tiles = {};                                      ///< of blocks' linear layers, where leases gather or bring weights
   LeaseSize leases = LeaseSize::block;
   int ranks_per_host = 1;  ///< neighbouring ranks that share a host; 0: hosts have different numbers of them
@@ -106,25 +107,27 @@ struct ParallelPlan {
 
 /// Cuts over `over` what ZeRO does at `level`: from 1 on the optimizer's state, from 2 on gradients too, at 3 parameters too.
 void set_zero_level(ParallelPlan& plan, int level, CutOver over = CutOver::all);
-/// The level that set_zero_level() was called with.
+/// The level of ZeRO that the plan has, as set_zero_level() sets it.
 int zero_level(const ParallelPlan& plan);
 
-/// Hosts on which the ranks that divide a sequence lie, as many on each; 0: they do not lie so.
+/// The number of hosts that the ranks which divide a sequence lie on, with as many ranks on each. 0: the ranks do not lie so.
 int context_hosts(const ParallelPlan& plan);
 
 /// What a plan cuts, of the model and the batch.
 struct PlanLimits {
   std::int64_t layers = 1, heads = 1, ffn_width = 1, vocabulary = 1, positions = 1;
-  std::int64_t in_features = 1, out_features = 1;  ///< the fewest of a block's linear layers
+  std::int64_t in_features = 1, out_features = 1;  ///< the fewest that a linear layer of a block has
   std::int64_t kv_heads = 0;                       ///< 0: as many as heads
-  bool adapters = false;                           ///< these alone are trained
+  bool adapters = false;                           ///< adapters alone are trained
 };
 
-/// Everything that is wrong with the plan for `ranks` ranks, each with a remedy, in the words of `say`; empty when nothing is.
+/// Everything that is wrong with the plan for `ranks` ranks, each problem with a remedy, in the words of `say`. Empty when
+/// nothing is wrong.
 std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, std::int64_t ranks,
                            const PlanGrammar& say = settings_grammar());
 
-/// "dp=2 tp=4 pp=2 (1f1b) sequence": what differs from one rank that holds everything; "one rank" when nothing does.
+/// Says how the plan differs from one rank that holds everything: "dp=2 tp=4 pp=2 (1f1b) sequence". It is "one rank" when nothing
+/// differs.
 std::string describe(const ParallelPlan& plan);
 
 }  // namespace lockstep::layout

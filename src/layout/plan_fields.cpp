@@ -45,8 +45,8 @@ std::vector<FieldRow> degree_rows() {
        parallel(Rule::between(1, 1024), &ParallelWish::cp), 40, "cp", "context-parallel ranks, which split every sequence (1)",
        "", most_ranks},
       {context, "parallel.context", "",
-       "of parallel.cp: how these ranks attend together. Each gets all keys and values, all positions of some heads, those of "
-       "others as they pass by, or heads inside a host and what passes by from others",
+       "of parallel.cp: how these ranks attend together. Each gets all keys and values, or all positions of some heads, or the "
+       "others' keys as they pass by. Or positions are exchanged for heads inside a host, and keys pass by from other hosts",
        parallel(any, &ParallelWish::context), 50, "context",
        "of cp: keys are gathered, positions exchanged for heads, keys passed round, or both by hosts (allgather)", "", 0, false,
        cp},
@@ -115,7 +115,7 @@ std::vector<FieldRow> memory_rows() {
        "none|selective|full|every:K"},
       {zero, "memory.zero", "",
        "what ranks share out instead of each keeping it (ZeRO): 0: nothing, 1: the optimizer's state, 2: gradients too, 3: "
-       "weights too; the same bits; null: what train.backend names",
+       "weights too. The bits are the same. Null: what train.backend names",
        memory(Rule::between(0, 3), &MemoryWish::zero), 110, "zero",
        "what ranks cut: 1 the optimizer's state, 2 gradients too, 3 weights too (0)", "0..3"},
       {zero_group, "memory.zero_group", "",

@@ -1,7 +1,7 @@
 #pragma once
 
 // What a user asks of a plan: its fields as they are given, before it is known what follows from the ranks. Settings of a run and
-// the words of a layout are both read into it (layout/plan_fields), and plans are made of it here alone.
+// the words of a layout are both read into it (layout/plan_fields). Plans are made of it here alone.
 
 #include <cstdint>
 #include <optional>
@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace layout {
 
-/// Where a kind of state lies between its uses, as it is asked for.
+/// Where a kind of state lies between its uses, as the user asks for it.
 enum class OffloadTo : std::uint8_t { none, cpu, nvme };
 
 struct ParallelWish {
@@ -55,12 +55,14 @@ struct PlanWish {
   bool operator==(const PlanWish&) const = default;
 };
 
-/// The plan of `trainers` ranks, without their hosts. Without `dp` its degree is that of the ranks that the others leave, at
-/// least 1. What is offloaded lies on a disk (place_offloaded), but for the optimizer's state, which combines with everything.
+/// The plan of `trainers` ranks, without their hosts. Without `dp` its degree is that of the ranks that the other degrees leave,
+/// at least 1. Weights and activations that are offloaded lie on a disk until place_offloaded(). The optimizer's state does not,
+/// as it combines with everything.
 ParallelPlan plan_of(const PlanWish& wish, std::int64_t trainers);
-/// Where the plan keeps what is offloaded; `on_host`: a device's memory is the host's, so what goes to the host's stays.
+/// Sets where the plan keeps what is offloaded. `on_host`: a device's memory is the host's, so what is offloaded to the host
+/// stays where it is.
 void place_offloaded(ParallelPlan& plan, const MemoryWish& memory, bool on_host);
-/// What makes the plan. Null: what follows from the rest of it anyway.
+/// The wish that makes the plan. Fields that follow from the rest of it are null.
 PlanWish wish_of(const ParallelPlan& plan);
 
 }  // namespace layout

@@ -20,11 +20,11 @@ inline Range part_of(std::int64_t n, int part, int parts) {
   ensure(n >= 0 && part >= 0 && part < parts, "a part lies among its parts");
   const auto place = [&](std::int64_t i) {
     return (n / parts) * i + (n % parts) * i / parts;
-  };  // of i n / parts, without overflow
+  };  // floor(i n / parts), without overflow
   return {place(part), place(part + 1) - place(part)};
 }
 
-/// What both have; empty where they have nothing in common.
+/// What both ranges have; empty where they have nothing in common.
 inline Range overlap(const Range& a, const Range& b) {
   const std::int64_t first = std::max(a.first, b.first);
   return {first, std::max<std::int64_t>(0, std::min(a.end(), b.end()) - first)};

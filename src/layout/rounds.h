@@ -1,7 +1,7 @@
 #pragma once
 
-// How the ranks of a group share things that each take a pass through the model. They go in rounds. Every rank makes as many
-// rounds, because a pass may need all ranks.
+// How the ranks of a group share things that each take a pass through the model. They go in rounds. All ranks make the same
+// number of rounds, because a pass may need all ranks.
 
 #include <algorithm>
 #include <cstdint>

@@ -11,19 +11,19 @@
 
 namespace lockstep::layout {
 
-/// One rank of those that split the model's tensors.
+/// One of the ranks that split the model's tensors.
 struct TensorRank {
   int rank = 0;
   int ranks = 1;
 };
 
 /// A part of a parameter that is cut by itself, as q, k and v are. Ranks divide its pieces (heads, features, rows of the
-/// vocabulary), of which none is cut.
+/// vocabulary). No piece is cut.
 struct ShardGroup {
   std::int64_t pieces = 0;
   std::int64_t size = 1;  ///< indices of a piece along the axis
-  /// So many neighbours use a piece together, as query heads use a KV head. Ranks divide these users, and each rank holds the
-  /// pieces that its users need; several ranks may hold the same piece.
+  /// The number of neighbours that use a piece together, as query heads use a KV head. Ranks divide these users, and each rank
+  /// holds the pieces that its users need. Several ranks may hold the same piece.
   std::int64_t users = 1;
 };
 
@@ -36,13 +36,13 @@ struct ShardRule {
   bool partial = false;            ///< every rank holds the whole tensor and uses it for its own heads
 };
 
-/// A rectangle of the whole tensor, which is a matrix here; in the shard its elements lie one after another.
+/// A rectangle of the whole tensor, which is a matrix here. Its elements lie one after another in the shard.
 struct Rectangle {
-  std::int64_t local = 0;   ///< its first element in the shard
-  std::int64_t global = 0;  ///< and in the whole tensor, in row-major order
+  std::int64_t local = 0;   ///< the rectangle's first element in the shard
+  std::int64_t global = 0;  ///< the same element in the whole tensor, in row-major order
   std::int64_t rows = 0, columns = 0;
   std::int64_t stride = 0;  ///< from row to row in the whole tensor
-  /// One of the ranks that hold these elements owns them: it counts them where every element counts once (a norm, a file).
+  /// One of the ranks that hold these elements owns them. It counts them where every element counts once (a norm, a file).
   bool owned = true;
   friend bool operator==(const Rectangle&, const Rectangle&) = default;
 };
@@ -75,7 +75,7 @@ class Shard {
   /// Neighbouring indices of the axis.
   struct Run {
     std::int64_t local, global, count;
-    Range owned;  ///< of the run's indices
+    Range owned;  ///< the run's indices that this rank owns
   };
   void add_group(const ShardGroup& group, std::int64_t first);
   void share(const ShardGroup& group, std::int64_t local);

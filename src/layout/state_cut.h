@@ -1,14 +1,14 @@
 #pragma once
 
 // Which part of a kind of state a rank has, where the ranks with the same parameters divide it evenly (ZeRO: Rajbhandari et al.
-// 2020), and which part it answers for: of what several have, one of them does.
+// 2020). Also which part the rank answers for: one of the ranks that have an element does.
 
 #include "layout/mesh.h"
 #include "layout/unit.h"
 
 namespace lockstep::layout {
 
-/// Each unit is cut into `parts` ranges, for parts * copies ranks. Rank r has range r % parts: neighbours have neighbouring
+/// Each unit is cut into `parts` ranges, for parts * copies ranks. Rank r has range r % parts. So neighbours have neighbouring
 /// ranges, and `copies` ranks have the same one.
 struct StateCut {
   int parts = 1, copies = 1;

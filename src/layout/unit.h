@@ -22,7 +22,7 @@ inline constexpr std::int64_t tensor_alignment = 16;
 struct PlacedParameter {
   ParameterInfo info;
   std::int64_t offset;  ///< first element in the unit's flat buffer
-  Shard shard;          ///< what the rank holds of it: this lies in the buffer
+  Shard shard;          ///< what the rank holds of the parameter; the buffer has no more of it
   const Shape& shape() const { return shard.shape(); }
 };
 
@@ -31,8 +31,8 @@ struct Unit {
   std::vector<PlacedParameter> parameters;
   std::int64_t decayed = 0;   ///< elements [0, decayed) decay, the rest does not
   std::int64_t elements = 0;  ///< a multiple of `cut`
-  bool trained = true;        ///< false: it has no gradient, no slots and no copy in another type; it stays as it is
-  bool owned = true;          ///< of the pipeline ranks that have it, this one counts it (a norm, a file)
+  bool trained = true;        ///< false: no gradient, no slots, no copy in another type; the unit stays as it is
+  bool owned = true;          ///< this rank, of the pipeline ranks that have the unit, counts it (a norm, a file)
 };
 
 /// Places what a rank holds of `parameters` (any order) into a unit: decayed ones first, otherwise in the order given.
@@ -41,7 +41,7 @@ Unit make_unit(std::string name, std::vector<ParameterInfo> parameters, TensorRa
 /// Range `part` of `parts` of a unit's elements, divided in pieces of `cut` elements; may be empty.
 Range range_of(const Unit& unit, int part, int parts);
 
-/// The runs of elements in `range` that this rank owns, among the tensor and pipeline ranks that have them; from first to last.
+/// The runs of elements in `range` that this rank owns, among the tensor and pipeline ranks that have them. They are in order.
 /// Gaps between parameters, which are zero, go along. A rank that owns everything gets `range` as one run.
 std::vector<Range> owned_runs(const Unit& unit, Range range);
 

@@ -20,7 +20,7 @@
 
 namespace lockstep::model {
 
-/// Owned by who assembles the run; outlives the model.
+/// What all parts of a model share. Whoever assembles the run owns it. It outlives the model.
 struct Context {
   arch::ModelConfig config;
   layout::ShardedDims dims;
@@ -33,14 +33,14 @@ struct Context {
   std::uint64_t seed = 0;  ///< of dropout
   arch::LeaseRule leases = {};
   std::vector<arch::AdapterSite> adapters = {};  ///< of each block
-  /// The ranges that something is summed by; null: it is summed at once.
+  /// The ranges that the sums `of` are made by; null: each sum is made at once.
   const ops::SumGrid* grid(ops::SumGrid Sums::* of) const { return (sums.*of).ranges.empty() ? nullptr : &(sums.*of); }
 };
 
-/// The norm that the configuration asks for, and that of heads.
+/// The norm that the configuration asks for, and the norm of heads.
 ops::Norm& norm_of(const Context& context);
 ops::Norm& head_norm_of(const Context& context);
-/// The activation that it asks for, as ops name it.
+/// The activation that the configuration asks for, as ops name it.
 ops::Activation activation_of(const Context& context);
 
 /// The tokens of one pass.
@@ -51,7 +51,7 @@ struct Pass {
   std::int64_t step = 0;
   bool training = false;
   Tensor starts = {};         ///< [samples, positions of a sample] i32, where samples are several documents (ops/positions.h)
-  Tensor window_starts = {};  ///< the same for layers that see a window: no earlier than it begins; empty: all see as much
+  Tensor window_starts = {};  ///< as `starts`, for layers that see a window; empty: all layers see as much
   /// The positions of every sample that each rank of context parallelism has, by rank; empty: as parallel::split_positions says.
   std::span<const ops::Positions> parts = {};
   std::int64_t rows() const { return samples * positions.count(); }
@@ -61,7 +61,7 @@ struct Pass {
 /// The tokens that a rank has outside of a boundary, as a pass of their own.
 Pass outside_pass(const Pass& pass, const parallel::Boundary& boundary);
 
-/// Sums [R, C] f32 in the type of activations: themselves, or rounded into the first rows of `to`.
+/// `sums` [R, C] f32 in the type of activations: `sums` itself, or rounded into the first rows of `to`.
 Tensor rounded(const Context& context, const Tensor& sums, const Tensor& to);
 
 /// The dropout of one place in layer `layer`; p = 0 unless training.

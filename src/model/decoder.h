@@ -14,9 +14,9 @@ namespace lockstep::model {
 
 class Decoder {
  public:
-  /// Passes of at most `rows` tokens (all texts together); texts of at most config.block_size, which is what cache.positions 0
-  /// stands for. Throws BrokenRule where a boundary splits rows: those of a few tokens are not worth it, and one that sums has
-  /// the same ranks.
+  /// Reads passes of at most `rows` tokens, all texts together. Texts have at most config.block_size tokens, which is what
+  /// cache.positions 0 stands for. Throws BrokenRule where a boundary splits rows: splitting a few tokens' rows is not worth it.
+  /// A boundary that sums has the same ranks.
   Decoder(const Context& context, const CacheSize& cache, std::int64_t rows);
   /// A decoder of the model's `chunks`, in the model's order.
   Decoder(const Context& context, std::vector<layout::Chunk> chunks, const CacheSize& cache, std::int64_t rows);
@@ -26,18 +26,18 @@ class Decoder {
 
   KvCache& cache() { return cache_; }
   const std::vector<layout::Chunk>& chunks() const { return chunks_; }
-  /// Reads tokens [rows] i32 of `texts`, whose earlier positions were read before, with all of the model, and keeps their keys
-  /// and values. Returns the last block's output [rows, C], valid until the next call. A row has the same bits whatever else is
-  /// read with it, and however its text is cut.
+  /// Reads tokens [rows] i32 of `texts` with all of the model, and keeps their keys and values. Earlier positions of the texts
+  /// were read before. Returns the last block's output [rows, C], valid until the next call. A row has the same bits whatever
+  /// else is read with it, and however its text is cut.
   Tensor read(const Tensor& tokens, std::span<const ops::CachedText> texts);
 
-  /// The steps of read(), for chunks that get their input from elsewhere. Call begin(), then run() for each chunk. It turns the
-  /// stream [rows, C] from the chunk's input into its output. A chunk that has the embedding makes its input from `tokens`.
+  /// The steps of read(), for chunks that get their input from elsewhere. Call begin(), then run() for each chunk. run() turns
+  /// the stream [rows, C] from the chunk's input into its output. A chunk that has the embedding makes its input from `tokens`.
   void begin(std::span<const ops::CachedText> texts);
   Tensor stream() const { return saved_.x.slice_rows(0, rows_of_pass()); }
   void run(std::size_t chunk, const Tensor& tokens);
 
-  /// logits [R, V] of rows of read()'s result; where the head is.
+  /// logits [R, V] of rows of read()'s result. Only where the head is.
   void logits(const Tensor& logits, const Tensor& x);
   /// The losses of rows of read()'s result.
   void loss(const Tensor& x, const Objective& objective);
@@ -53,10 +53,10 @@ class Decoder {
   HeadMemory head_memory_;
   Head head_;
   KvCache cache_;
-  Mirror windows_;  ///< [1, block_size] i32, of layers that see one
+  Mirror windows_;  ///< [1, block_size] i32, for layers that see a window
   bool windows_found_ = false;
-  /// [1, block_size + rows] i32. A pass is a sample whose rows begin at position block_size, and each row a document that begins
-  /// before it by the row's position in its text.
+  /// [1, block_size + rows] i32. A pass is one sample whose rows begin at position block_size. Each row is a document. It begins
+  /// before the row by the row's position in its text.
   Mirror places_;
   std::span<const ops::CachedText> texts_;
   BlockSaved saved_;

@@ -1,8 +1,7 @@
 #pragma once
 
-// Token and position rows, summed, or token rows scaled. R rows of a micro-batch, of which Ro are outside of the embedding's
-// boundary. Where ranks divide the vocabulary each looks up the tokens that it has, and the boundary sums: every row is one
-// rank's.
+// Token and position rows, summed, or token rows scaled. R rows of a micro-batch, Ro of them outside of the embedding's boundary.
+// Where ranks divide the vocabulary each looks up the tokens that it has, and the boundary sums. Every row is one rank's.
 
 #include "model/context.h"
 #include "model/saved.h"
@@ -15,8 +14,8 @@ class EmbeddingLayer {
   explicit EmbeddingLayer(const Context& context) : context_(context), boundary_(*context.boundaries.embedding) {}
   /// out [Ro, C] for tokens [R] i32.
   void forward(const Pass& pass, const WeightSet& w, const Tensor& tokens, const Tensor& out, const Scratch& scratch) const;
-  /// d [Ro, C] is used up. `d_tokens` [V, C] gets the rows of its tokens added (where they are summed by ranges, those of a
-  /// step with its last micro-batch); positions accumulate or overwrite.
+  /// d [Ro, C] is used up. `d_tokens` [V, C] gets the rows of its tokens added. Where these are summed by ranges, it gets a whole
+  /// step's rows with the last micro-batch. Positions accumulate or overwrite.
   void backward(const Pass& pass, const GradientSet& gradient, const Tensor& d_tokens, const Tensor& tokens, const Tensor& d,
                 const Scratch& scratch, int microbatch) const;
 

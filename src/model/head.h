@@ -1,7 +1,8 @@
 #pragma once
 
-// Final norm, logits and loss. Logits exist one chunk of tokens at a time; their gradient is made in the same visit. V tokens of
-// the vocabulary, those of the rank's part where ranks divide it: then the boundary collects what each says of its columns.
+// Final norm, logits and loss. Logits exist one chunk of tokens at a time; their gradient is made in the same visit. V is the
+// number of tokens of the vocabulary. Where ranks divide the vocabulary, V is that of the rank's part. Then the boundary collects
+// what each rank says of its columns.
 
 #include "model/context.h"
 #include "model/saved.h"
@@ -10,7 +11,8 @@
 
 namespace lockstep::model {
 
-/// Tokens whose logits exist at a time: a multiple of 256 (numerics.md section 3.2), as many as keep them near 8 MiB.
+/// The number of tokens whose logits exist at a time: a multiple of 256 (numerics.md section 3.2). It keeps the logits near 8
+/// MiB.
 std::int64_t logit_rows(const layout::ShardedDims& dims, std::int64_t rows);
 
 /// Temporaries of passes of at most R rows, Ro of them outside the head's boundary.
@@ -39,7 +41,7 @@ struct JudgedSamples {
   SampleJudge* judge = nullptr;  ///< null: losses are those of tokens
 };
 
-/// Who says what samples that are judged whole are worth.
+/// Says what samples that are judged whole are worth.
 class SampleJudge {
  public:
   virtual ~SampleJudge() = default;
@@ -51,7 +53,8 @@ class SampleJudge {
 /// What a pass is judged by.
 struct Objective {
   Tensor targets;  ///< [R] i32; -1 is ignored. Where ranks divide samples (Sums), [R'] of whole samples.
-  /// [1] f64: the sum of the rows' losses is added to it. A gradient comes with one for each of Sums::sample_ranges().
+  /// [1] f64: the sum of the rows' losses is added to it. Where a gradient is made there is one for each of
+  /// Sums::sample_ranges().
   Tensor loss;
   Tensor scale = {};  ///< [1] f32, one over the step's global number of targets: what the gradient is multiplied by
   JudgedSamples samples = {};
@@ -59,7 +62,7 @@ struct Objective {
 
 class Head {
  public:
-  /// Both outlive the head.
+  /// Both arguments outlive the head.
   Head(const Context& context, const HeadMemory& memory)
       : context_(context),
         memory_(memory),
@@ -67,14 +70,14 @@ class Head {
         boundary_(*context.boundaries.head),
         norm_(norm_of(context)),
         projection_(arch::unit_map(context.config).projection) {}
-  /// The losses of the pass' tokens; d [Ro, C] gets the gradient of x [Ro, C]. The sink of `gradients` runs its work at once: the
-  /// next chunk of logits takes the place of the last.
-  /// Samples that are judged whole go through the projection twice: the factors of gradients follow from all of their losses.
+  /// The losses of the pass' tokens. d [Ro, C] gets the gradient of x [Ro, C]. The sink of `gradients` runs its work at once: the
+  /// next chunk of logits takes the place of the last. Samples that are judged whole go through the projection twice: the factors
+  /// of gradients follow from all of their losses.
   void loss_and_gradient(const Pass& pass, const Tensor& x, const Objective& objective, const WeightSet& w,
                          const Gradients& gradients, const Tensor& d);
   /// The rows' losses alone; no scale is needed. Samples that are judged whole get theirs in `samples.losses` instead of `loss`.
   void loss(const Pass& pass, const Tensor& x, const Objective& objective, const WeightSet& w);
-  /// logits [R, V] f32 of x [Ro, C]: at most the declared rows; those of the rank's part of the vocabulary.
+  /// logits [R, V] f32 of x [Ro, C], at most the declared rows. They are those of the rank's part of the vocabulary.
   void logits(const Tensor& logits, const Tensor& x, const WeightSet& w);
 
  private:
@@ -85,26 +88,26 @@ class Head {
   void make_logits(const Tensor& logits, const Tensor& normed, const Tensor& projection, const Tensor& tanhs);
   /// A chunk's logits of `normed` and their losses; with a scale they become their gradient.
   Tensor judge(const Tensor& normed, const Tensor& projection, const Objective& chunk);
-  /// How many of `rows`, from their first on, make a chunk. Where samples are judged whole, a chunk has rows of one sample.
+  /// How many of `rows` make a chunk, from their first on. Where samples are judged whole, a chunk has rows of one sample.
   std::int64_t chunk_rows(const Objective& objective, const ops::IndexRun& rows, std::int64_t all) const;
-  /// The losses of the samples, of all their rows `inside`.
+  /// The losses of samples that are judged whole, from all of their rows `inside`.
   void judge_samples(const Tensor& inside, const Objective& objective, const Tensor& projection);
-  /// The same of the logits of a vocabulary of several parts, of which this rank has some.
+  /// As judge(), for the logits of a vocabulary of several parts, some of which this rank has.
   void judge_parts(const Tensor& logits, const Objective& chunk);
-  /// The losses of rows and what these give to `partial`, the gradient of the norm's output, and to the projection's.
+  /// The losses of rows, and what they add to `partial`, the gradient of the norm's output, and to the projection's gradient.
   void learn(const Tensor& inside, const Tensor& partial, const Objective& objective, const Tensor& projection,
              const Gradients& gradients);
   /// Where the gradient of the norm's output inside [R, C] lies.
   const Tensor& partial_inside() const { return is_local() ? memory_.d_normed : memory_.partial; }
-  /// The gradient of the norm's output outside, x's rows, of what learn() left.
+  /// The gradient of the norm's output outside, for the rows of x, from what learn() left.
   Tensor left(const Pass& pass, const Tensor& x, const Tensor& partial);
   /// The final norm's output inside: [R, C].
   Tensor norm(const parallel::TokenGrid& tokens, const Tensor& x, const WeightSet& w);
-  /// The same of the rows that are judged here, of whole samples where ranks divide these.
+  /// As norm(), for the rows that are judged here: those of whole samples where ranks divide these.
   Tensor norm_judged(const Pass& pass, const Tensor& x, const WeightSet& w);
-  /// [V, C]: a tied table may have a packed copy that is the head's alone.
+  /// The projection [V, C]. A tied table may have a packed copy that is the head's alone.
   const Tensor& projection(const WeightSet& w) const;
-  /// The rows of the projection [V, C], or of its gradient, for the tokens of the vocabulary that are judged here.
+  /// The rows of the projection [V, C], or of its gradient, for the part of the vocabulary whose logits are made here.
   Tensor judged(const Tensor& matrix) const;
   const Context& context_;
   const HeadMemory& memory_;

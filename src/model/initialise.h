@@ -11,8 +11,8 @@
 
 namespace lockstep::model {
 
-/// Fills this rank's ranges. `table` is what the state's units were made from. `drawn` [any number] f32 is workspace, not used
-/// where what is filled is f32.
+/// Fills this rank's ranges. `table` is what the state's units were made from. `drawn` [any number] f32 is workspace. It is not
+/// used where the filled tensors are f32.
 void initialise(ops::Ops& ops, parallel::TrainingState& state, const std::vector<arch::UnitSpec>& table, std::uint64_t seed,
                 const Tensor& drawn);
 

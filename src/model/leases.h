@@ -1,7 +1,7 @@
 #pragma once
 
 // What a part of the model holds while it works: its weights, and on the way back its units' gradients. A part reads one unit, or
-// two where embedding or head share a tied matrix; of a unit all, or a sub-layer's matrices and vectors.
+// two where embedding or head share a tied matrix. It reads all of a unit, or a sub-layer's matrices and vectors.
 
 #include <array>
 #include <optional>
@@ -16,7 +16,7 @@ namespace lockstep::model {
 
 inline constexpr std::size_t most_units_of_a_part = 2;
 
-/// A sub-layer without its two matrices: its norm, and the bias of each; and the block's adapters.
+/// A sub-layer without its two matrices has the most: its norm, the bias of each matrix, and the block's adapters.
 inline constexpr std::size_t most_leases_of_a_part = 4;
 
 /// Leases on `parts`, in their order, for as long as this lives; their tensors in one set.
@@ -37,7 +37,7 @@ struct LeasedTile {
   Tensor matrix;
 };
 
-/// A sub-layer's weights for one pass: what is leased for as long as it works, and matrices of which it leases a tile at a time.
+/// A sub-layer's weights for one pass. Some are leased for as long as it works. Tiled matrices are leased a tile at a time.
 class LayerWeights {
  public:
   /// Nothing is tiled.
@@ -58,8 +58,8 @@ class LayerWeights {
   layout::Pass pass_ = layout::Pass::forward;
 };
 
-/// A block's weights for one pass, given to each sub-layer when it asks: one lease for both, or one after the other, as the parts
-/// are.
+/// A block's weights for one pass, given to each sub-layer when it asks. There is one lease for both sub-layers, or one after the
+/// other, as `parts` says.
 class BlockWeights {
  public:
   /// The arguments outlive this.
@@ -67,7 +67,7 @@ class BlockWeights {
       : parameters_(parameters), parts_(parts), pass_(pass) {}
   BlockWeights(const BlockWeights&) = delete;
   BlockWeights& operator=(const BlockWeights&) = delete;
-  /// Until the other sub-layer asks.
+  /// A sub-layer's weights, valid until the other sub-layer asks.
   LayerWeights attention() { return {lease(parts_.attention), parameters_, parts_, pass_}; }
   LayerWeights mlp() { return {lease(parts_.mlp), parameters_, parts_, pass_}; }
 
@@ -80,8 +80,8 @@ class BlockWeights {
   std::optional<LeasedWeights> weights_;
 };
 
-/// The gradients of `units` (of the model's `all`), opened in their order for one micro-batch. close() ends it: not in the
-/// destructor, for it may start a reduction and throw.
+/// The gradients of `units`, some of the model's `all`, opened in their order for one micro-batch. close() ends it. The
+/// destructor does not, for close() may start a reduction and throw.
 class OpenGradients {
  public:
   OpenGradients(parallel::GradientStore& store, const std::vector<layout::Unit>& all, std::span<const UnitIndex> units,

@@ -1,8 +1,8 @@
 #pragma once
 
 // Products of a sub-layer with one of its matrices. The matrix is whole, or leased tile by tile (layout/tiles). From tiles a
-// product is made in parts. Their sums stay f32 until the last part finishes them, and have the bits of the whole matrix. Where
-// the matrix has adapters (arch/adapter), the product goes on with their sums, which are f32.
+// product is made in parts. The sums of the parts stay f32 until the last part finishes them, and have the bits of the whole
+// matrix. Where the matrix has adapters (arch/adapter), the product goes on with their sums, which are f32.
 
 #include <span>
 

@@ -16,13 +16,13 @@ namespace lockstep::model {
 struct Rows {
   std::int64_t inside = 0;   ///< R
   std::int64_t outside = 0;  ///< Ro
-  std::int64_t judged = 0;   ///< whose losses the head makes: R, or those of whole samples
+  std::int64_t judged = 0;   ///< the rows whose losses the head makes: R, or those of whole samples
   parallel::BoundaryKind kind = parallel::BoundaryKind::local;
   bool carries() const { return kind != parallel::BoundaryKind::local; }
   bool split() const { return kind == parallel::BoundaryKind::splitting; }
 };
-/// The rows of micro-batches of at most these tokens. Their `kind` is that of the boundary that carries most. If one splits rows,
-/// all do.
+/// The rows of micro-batches of at most `tokens`. Their `kind` is that of the boundary that carries most. If one boundary splits
+/// rows, all do.
 Rows rows_of(const parallel::Boundaries& boundaries, const parallel::TokenGrid& tokens);
 
 /// A sub-layer's branch [Ro, C] before the norm behind it, and that norm's statistics [Ro, 2] f32.
@@ -30,16 +30,16 @@ struct SavedBranch {
   Tensor rows, stats;
 };
 
-/// Kept by one block for one micro-batch: in the type of activations, but for statistics (f32). Norms' outputs and activations
-/// are computed again from these.
-/// Rows of the wide ones (qkv, what is [R, U] or [R, F]) may lie further apart than they are long: Arena::declare_spread.
+/// What one block keeps for one micro-batch: in the type of activations, but for statistics (f32). Norms' outputs and activations
+/// are computed again from these tensors. Rows of the wide tensors (qkv, those of [R, U] or [R, F]) may lie further apart than
+/// they are long: Arena::declare_spread.
 struct BlockSaved {
   // Until the gradient of the block's input is made:
   Tensor x;         ///< [Ro, C] the block's input
   Tensor stats1;    ///< [Ro, 2]
   Tensor qkv;       ///< [R, (H + 2K) D]; q and k turned by their position, unless qk has them
-  Tensor qk;        ///< [R, (H + K) D], where heads are normalised: q and k behind that, turned; qkv is as the product made it
-  Tensor qk_stats;  ///< [(H + K) R, 2], of these norms, head by head; [2 R] where one is of all queries, and one of all keys
+  Tensor qk;        ///< [R, (H + K) D], where heads are normalised: q and k after that, turned; qkv is as the product made it
+  Tensor qk_stats;  ///< [(H + K) R, 2], of norms head by head; [2 R] where all queries have one norm, all keys another
   parallel::AttentionSaved attention_saved;
   Tensor middle;  ///< [Ro, C] after the attention sub-layer
   Tensor stats2;  ///< [Ro, 2]
@@ -64,7 +64,7 @@ struct SavedNeeds {
 };
 void declare(Arena& arena, BlockSaved& saved, const BlockSizes& sizes, const SavedNeeds& needs = {});
 
-/// Where weight gradients are made later: what they need of the input's backward pass, beside `attention` and `pre_activation`.
+/// What weight gradients that are made later need of the input's backward pass, beside `attention` and `pre_activation`.
 struct BlockDeferred {
   Tensor attention_normed, mlp_normed;  ///< [R, C] outputs of the sub-layers' norms
   Tensor attention_d, mlp_d;            ///< [R, C] gradients of what the sub-layers' last products made
@@ -73,7 +73,7 @@ struct BlockDeferred {
   Tensor adapters;                      ///< as in Scratch
   Tensor attention, pre_activation;     ///< as in BlockSaved, where the backward pass makes them again
 };
-/// `again`: of attention and pre_activation, which of them are made again.
+/// `again` says which of attention and pre_activation are made again.
 void declare(Arena& arena, BlockDeferred& deferred, const BlockSizes& sizes, const SavedNeeds& again);
 
 /// Temporaries of one block's passes; they share bytes where their lives do not overlap.
@@ -91,16 +91,16 @@ struct Scratch {
   Tensor sums;                     ///< [Ro, C] f32: over all of them; where rows are not split they take the place of `partial`
   Tensor normed_inside, d_inside;  ///< [R, C] rows of all ranks, where rows are split
   Tensor tile_sums;  ///< [R, BlockSizes::tile_sums] f32: what is summed from tile to tile of a matrix, or of its adapters
-  /// [2 R a, r]: what a block's `a` adapters have between A and B, and its gradient, one after the other.
+  /// [2 R a, r]: what a block's `a` adapters have between A and B. Its gradient lies behind it.
   Tensor adapters;
   std::int64_t adapter_places = 1;  ///< 2 a
   /// The gradient of the branch is needed when the residual stream's has changed: it is copied into `branch`.
   bool keeps_branch = false;
 };
-/// What passes need of it.
+/// What passes need of Scratch.
 struct ScratchNeeds {
-  bool input_backward = false;   ///< and attention's own temporaries
-  bool weight_backward = false;  ///< in the same visit
+  bool input_backward = false;   ///< with attention's own temporaries
+  bool weight_backward = false;  ///< weight gradients are made in the same visit
   bool branch = false;
 };
 void declare(Arena& arena, Scratch& scratch, const BlockSizes& sizes, const ScratchNeeds& needs);

@@ -1,8 +1,8 @@
 #pragma once
 
 // A chunk of the model: blocks [a, b), with the embedding before them or the head behind them where it has them. Forward is a
-// loop, backward the same loop the other way round, for the gradient of the input first and for those of the weights with it or
-// later.
+// loop over the blocks, backward the same loop the other way round. It makes the gradient of the input first. Those of the
+// weights come with it or later.
 
 #include <memory>
 #include <vector>
@@ -21,8 +21,8 @@ namespace lockstep::model {
 /// What is done with a block on the way back through a chunk.
 struct BlockVisit {
   enum class Kind : std::uint8_t {
-    bring,           ///< what it has kept comes, and what the blocks that are run again with it have
-    forward,         ///< it is run again for the block behind it
+    bring,           ///< what it and the blocks that are run again with it have kept comes
+    forward,         ///< it is run again, as the block behind it needs its output
     run_again,       ///< without its output
     activate_again,  ///< from its feed-forward layer's input
     backward
@@ -30,7 +30,7 @@ struct BlockVisit {
   std::size_t block;  ///< of the chunk
 };
 
-/// Weight gradients of a block that are made later.
+/// The weight gradients of a block that are made later.
 class WeightQueue final : public ops::WeightSink {
  public:
   /// Room for `works` at a time.
@@ -39,7 +39,7 @@ class WeightQueue final : public ops::WeightSink {
     ensure(works_.size() < works_.capacity(), "a queue has room for a block's weight gradients");
     works_.push_back(work);
   }
-  /// Hands all of them on, in their order.
+  /// Hands all works on to `sink`, in their order.
   void run(ops::WeightSink& sink) {
     for (const ops::WeightWork& work : works_) sink.push(work);
     works_.clear();
@@ -54,8 +54,8 @@ std::vector<layout::ChunkParts> chunk_parts(const arch::PartMap& map, const std:
                                             const layout::Recompute& recompute = {});
 
 /// Passes of a micro-batch go through a chunk in this order: forward, loss (with the head), backward or backward_input and
-/// backward_weight. `input` is its tokens [R] i32 where the chunk has the embedding, otherwise the input [Ro, C], which stays as
-/// it is until the gradient of the input is made.
+/// backward_weight. Where the chunk has the embedding, `input` is its tokens [R] i32. Otherwise it is the input [Ro, C], which
+/// stays as it is until the gradient of the input is made.
 class Stage {
  public:
   /// All arguments outlive the stage.
@@ -64,36 +64,37 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
 
   const layout::Chunk& chunk() const { return chunk_; }
-  /// Ro: rows of a pass that this rank has in the residual stream, of R.
+  /// Ro: how many of a pass' R rows this rank has in the residual stream.
   std::int64_t stream_rows(const Pass& pass) const { return context_.boundaries.attention->outside(pass.grid()).rows(); }
-  /// `output` [Ro, C].
+  /// Runs the chunk's blocks forward. `output` [Ro, C].
   void forward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& output);
-  /// The token losses for the blocks' output x [Ro, C]. The head's weight gradients are made here, and d [Ro, C], the gradient of
-  /// x.
+  /// The token losses for the blocks' output x [Ro, C]. The head's weight gradients are made here, and so is d [Ro, C], the
+  /// gradient of x.
   void loss(const Pass& pass, Microbatch microbatch, const Tensor& x, const Objective& objective, const Tensor& d);
   /// d [Ro, C]: the gradient of the output on entry, of the input on return (used up where the chunk has the embedding).
   void backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d);
-  /// The same without the weight gradients of blocks, for which all that they need is kept until backward_weight().
+  /// As backward(), without the weight gradients of blocks. All that they need is kept until backward_weight().
   void backward_input(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d);
   void backward_weight(Microbatch microbatch);
-  /// The token losses, nothing kept.
+  /// The token losses alone; nothing is kept.
   void evaluate(const Pass& pass, const Tensor& x, const Objective& objective);
 
  private:
   using Deferred = std::vector<BlockDeferred>;
-  /// What a block keeps of a micro-batch, and the place of what it makes again: among what is deferred, where that is not null.
+  /// What a block keeps of a micro-batch, and where it makes tensors again. That is in `deferred`, unless it is null.
   BlockSaved saved(Microbatch microbatch, std::size_t block, const Tensor& input, const Deferred* deferred = nullptr) const;
-  /// What it keeps alone; where that lies elsewhere it was taken or brought before.
+  /// Only what the block keeps. Where that lies elsewhere it was taken or brought before.
   BlockSaved kept(Microbatch microbatch, std::size_t block) const;
   KeptElsewhere::Key key(Microbatch microbatch, std::size_t block) const { return {number_, microbatch, block}; }
-  /// The block keeps something that does not stay in memory.
+  /// Whether the block keeps something that does not stay in memory.
   bool leaves(std::size_t block) const {
     return elsewhere_.used() &&
            (recompute_.kind != layout::Recompute::Kind::full || block % static_cast<std::size_t>(recompute_.every) == 0);
   }
-  /// What the blocks from `first` on, which are run again together, have kept; what those before them have comes meanwhile.
+  /// Brings what the blocks from `first` on, which are run again together, have kept. What the blocks before them have kept comes
+  /// meanwhile.
   void bring(Microbatch microbatch, std::size_t first);
-  /// `there`: what the last blocks would make again is still there.
+  /// `there`: what the last blocks would make again is still in memory.
   void blocks_backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d, const Deferred* deferred,
                        bool there);
   void embedding_backward(const Pass& pass, Microbatch microbatch, const Tensor& tokens, const Tensor& d);
@@ -125,7 +126,7 @@ class Stage {
   std::vector<std::vector<WeightQueue>> queues_;  ///< [slots of deferred work][blocks]
 };
 
-/// One for each chunk of `memory`.
+/// A stage for each chunk of `memory`.
 std::vector<std::unique_ptr<Stage>> make_stages(const Context& context, parallel::GradientStore& gradients, ModelMemory& memory);
 
 }  // namespace lockstep::model

@@ -1,7 +1,8 @@
 #pragma once
 
-// The memory of a rank's chunks: what micro-batches keep, in as many slots as the list of actions needs, what chunks hand over,
-// and temporaries that they share. It is declared from sizes alone, so that it can be planned where nothing runs.
+// The memory of a rank's chunks. It has what micro-batches keep, in as many slots as the list of actions needs. It also has what
+// chunks hand over, and temporaries that they share. It is declared from sizes alone, so that it can be planned where nothing
+// runs.
 
 #include <vector>
 
@@ -15,8 +16,9 @@ namespace lockstep::model {
 
 /// What one chunk's passes keep.
 struct StageMemory {
-  /// [lives.activated][blocks]; the first lives.kept of them are whole. Where blocks are run again: [lives.kept][blocks], each
-  /// x-th alone. What is made again is in neither. Empty where what blocks keep lies elsewhere.
+  /// [lives.activated][blocks]; the first lives.kept slots are whole. Where blocks are run again: [lives.kept][blocks]. Then each
+  /// `every`-th block has x alone, the others nothing. What is made again is in neither. Empty where what blocks keep lies
+  /// elsewhere.
   std::vector<std::vector<BlockSaved>> saved;
   std::vector<std::vector<BlockDeferred>> deferred;  ///< [lives.deferred][blocks]
   std::vector<Tensor> inputs, outputs, gradients;    ///< [Ro, C] each, as many as in ChunkLives
@@ -28,10 +30,10 @@ struct Temporaries {
   HeadMemory head;
 };
 
-/// What is made again of blocks that are run again together: of the passes of one micro-batch through one chunk at a time.
+/// What is made again of blocks that are run again together: for the passes of one micro-batch through one chunk at a time.
 struct MadeAgain {
-  std::vector<BlockSaved> blocks;  ///< of the first one the input is kept elsewhere; empty: nothing is made again
-  /// The pass whose last blocks these are, as its forward pass left them; chunk -1: they are no chunk's.
+  std::vector<BlockSaved> blocks;  ///< the first one's input is kept in StageMemory or elsewhere; empty: nothing is made again
+  /// The pass whose forward pass left the last blocks' values here. Chunk -1: no chunk's values are here.
   struct Owner {
     int chunk = -1;
     Microbatch microbatch;
@@ -67,16 +69,16 @@ class ModelMemory {
   /// Unused where what blocks keep stays in memory.
   KeptElsewhere& elsewhere() { return elsewhere_; }
 
-  /// A tensor of a micro-batch, and its number among those of its kind, in which micro-batches take turns.
+  /// A tensor of a micro-batch, and its number among the tensors of its kind, in which micro-batches take turns.
   struct Place {
     Tensor tensor;  ///< [Ro, C]
     int chunk = 0, slot = 0;
   };
   /// A chunk's input, where it has no embedding.
   Place input(int chunk, Microbatch microbatch) const;
-  /// Its output: where the chunk behind it on this rank reads it, or until it is sent or goes into the head.
+  /// A chunk's output: where the chunk behind it on this rank reads it, or until it is sent or goes into the head.
   Place output(int chunk, Microbatch microbatch) const;
-  /// The gradient of its output, which becomes that of its input.
+  /// The gradient of a chunk's output, which becomes that of its input.
   Place gradient(int chunk, Microbatch microbatch) const;
 
  private:

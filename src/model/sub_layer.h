@@ -34,7 +34,7 @@ struct Leaving {
 struct EnterBackward {
   const Tensor &x, &stats;  ///< of enter()
   const Tensor& d_in;       ///< the gradient of w1's product [R, ...]
-  const Tensor& d;          ///< [Ro, C], that of `out` on entry; gets the one of x, that of the residual added
+  const Tensor& d;          ///< [Ro, C]: the gradient of `out` on entry, of x on return, the residual's part included
 };
 
 class SubLayer {
@@ -42,7 +42,7 @@ class SubLayer {
   SubLayer(const Context& context, parallel::Boundary& boundary, const SubLayerParts& parts, int layer)
       : context_(context), boundary_(boundary), norm_(norm_of(context)), parts_(parts), layer_(layer) {}
 
-  /// norm(x) inside [R, C], of x [Ro, C]; keeps stats [Ro, 2], its first rows. Without a norm before: x itself.
+  /// norm(x) inside [R, C], of x [Ro, C]; keeps stats [Ro, 2], the norm's. Without a norm before the sub-layer it is x itself.
   Tensor enter(const Pass& pass, const LayerWeights& w, const Tensor& x, const Tensor& stats, const Scratch& scratch) const;
   /// out [Ro, C] = x + dropout(w2 inner + b2), of inner [R, ...]; out may be x.
   void leave(const Pass& pass, const LayerWeights& w, const Tensor& out, const Leaving& to, const Tensor& inner,
@@ -51,10 +51,10 @@ class SubLayer {
   /// The gradient of w2's product [R, C] for d [Ro, C], that of `out`. `kept`: what leave() kept.
   Tensor leave_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const Tensor& d,
                         const SavedBranch& kept, const Scratch& scratch) const;
-  /// Pushes w2's gradient, for what leave_backward() gave and project_back() went through.
+  /// Pushes w2's gradient, for the d_out that leave_backward() gave and project_back() went through.
   void push_out(const LayerWeights& w, const Gradients& gradients, const Tensor& inner, const Tensor& d_out,
                 const Scratch& scratch) const;
-  /// From the gradient of w1's product to that of x. w1's gradient is pushed while sums are carried out.
+  /// Goes from the gradient of w1's product to that of x. w1's gradient is pushed while sums are carried out.
   void enter_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const EnterBackward& call,
                       const Scratch& scratch) const;
 
@@ -65,17 +65,17 @@ class SubLayer {
   bool has_pre_norm() const { return context_.config.pre_norm; }
   /// Multiplies by the residual scale, if there is one.
   void scale(const Tensor& branch) const;
-  /// Back through the norm before, or past it: norm.dx gets the gradient on top of the residual's.
+  /// Goes back through the norm before the sub-layer, or past it. norm.dx gets the gradient, added to the residual's.
   void leave_norm(const Pass& pass, const ops::NormBackward& norm) const;
   ops::DropoutSite dropout(const Pass& pass) const;
-  /// Through the norm behind the branch: to = residual + norm(branch).
+  /// Goes through the norm behind the branch: to = residual + norm(branch).
   void normalise(const LayerWeights& w, const Tensor& to, const SavedBranch& branch, const Tensor& residual) const;
-  /// The gradient of what went into that norm, of d [Ro, C], that of what came out.
+  /// The gradient of the input of the norm behind the branch. d [Ro, C] is the gradient of its output.
   Tensor normalise_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const Tensor& d,
                             const SavedBranch& kept, const Scratch& scratch) const;
-  /// The gradient of w2's bias is made with w2's, not of the rows outside.
+  /// Whether the gradient of w2's bias is made with w2's, instead of from the rows outside.
   bool sums_bias_inside() const { return is_local() && context_.grid(&Sums::tokens) == nullptr; }
-  /// All rows of `outside`, for which there is room in `inside`.
+  /// All rows of `outside`, gathered into `inside` if need be.
   Tensor gathered(const Pass& pass, const Tensor& outside, const Tensor& inside) const;
   /// Where `partial` [R, C] is summed to.
   Tensor sums(const Pass& pass, const Tensor& partial, const Scratch& scratch) const;

@@ -16,11 +16,11 @@ class WeightSet {
  public:
   WeightSet() = default;
   WeightSet(const layout::Unit& unit, const Tensor& flat) { add(unit, flat); }
-  /// The parameters of one unit more.
+  /// Adds the parameters of one more unit.
   void add(const layout::Unit& unit, const Tensor& flat) { add(unit, flat, {0, unit.elements}); }
-  /// Those of its parameters that lie among `elements` of it, which `flat` has.
+  /// Adds the parameters of `unit` that lie among `elements` of it. `flat` has these elements.
   void add(const layout::Unit& unit, const Tensor& flat, const layout::Range& elements);
-  /// One tensor more, or another in the place of one.
+  /// Adds a tensor, or replaces the one of this role.
   void set(arch::Role role, const Tensor& tensor) { tensors_[static_cast<std::size_t>(role)] = tensor; }
   const Tensor& operator[](arch::Role role) const { return tensors_[static_cast<std::size_t>(role)]; }
 
@@ -39,7 +39,7 @@ struct GradientSet {
 struct Gradients {
   const GradientSet& set;
   ops::WeightSink& sink;
-  const ops::SumGrid* tokens = nullptr;        ///< by which ranges of the rows matrices' gradients are summed; null: in blocks
+  const ops::SumGrid* tokens = nullptr;        ///< ranges of rows by which matrices' gradients are summed; null: in blocks
   std::span<const ops::Positions> parts = {};  ///< WeightWork's
   /// Pushes the gradients of a matrix and its bias (or an empty tensor), for y = x w^T + b.
   void push(arch::Role weight, const Tensor& bias, const Tensor& x, const Tensor& dy) const {

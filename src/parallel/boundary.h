@@ -1,7 +1,7 @@
 #pragma once
 
-// Where a part of the model is entered (before its column-split products) and left (after its row-split product): all of tensor
-// and sequence parallelism happens here. No layer asks for a rank.
+// A boundary is where a part of the model is entered, before its column-split products, and left, after its row-split product.
+// All of tensor and sequence parallelism happens here. No layer asks for a rank.
 //
 // Outside a boundary lies the residual stream: a rank has some rows of a micro-batch, or all. Inside, every rank has all rows and
 // a part of the features, and what it makes for the outside are sums over its part. Entering forward and leaving backward carry
@@ -22,13 +22,13 @@ struct TokenGrid {
   std::int64_t samples = 0, positions = 0;
   std::int64_t rows() const { return samples * positions; }
 };
-/// Some of them: the same positions of each of some samples.
+/// Some tokens of a micro-batch: the same positions of each of some samples.
 struct TokenBlock {
   layout::Range samples, positions;
   std::int64_t rows() const { return samples.count * positions.count; }
 };
 
-/// What is carried.
+/// What a boundary carries.
 enum class BoundaryKind : std::uint8_t {
   local,     ///< nothing: inside is outside, and a product may add its bias and the residual itself
   summing,   ///< sums; every rank has all rows outside too
@@ -39,15 +39,15 @@ class Boundary {
  public:
   virtual ~Boundary() = default;
   virtual BoundaryKind kind() const = 0;
-  /// What this rank has outside.
+  /// The tokens whose rows this rank has outside.
   virtual TokenBlock outside(const TokenGrid& tokens) const = 0;
   /// inside [R, C] = all rows, of which every rank has those in `outside` [Ro, C]. Only called where rows are split.
   virtual comm::Request gather(const Tensor& inside, const Tensor& outside, const TokenGrid& tokens) = 0;
   /// outside [Ro, C] = this rank's rows of the sum over ranks of inside [R, C]; both f32. Where rows are not split they are the
   /// same tensor. `inside` is used up. Not called where the boundary is local.
   virtual comm::Request reduce(const Tensor& outside, const Tensor& inside, const TokenGrid& tokens) = 0;
-  /// all [n, ...] = every rank's `own` [...], one after another: a few numbers a row that each rank makes of its part of the
-  /// features. `own` may be its place in `all`. Not called where the boundary is local.
+  /// all [n, ...] = every rank's `own` [...], one after another. `own` has a few numbers for each row, which each rank makes of
+  /// its part of the features. It may be its place in `all`. Not called where the boundary is local.
   virtual comm::Request collect(const Tensor& all, const Tensor& own) = 0;
   /// x = the sum over ranks of x, f32. Not called where the boundary is local.
   virtual comm::Request add_up(const Tensor& x) = 0;
@@ -62,12 +62,12 @@ struct Boundaries {
   static Boundaries all(Boundary& boundary) { return {&boundary, &boundary, &boundary, &boundary}; }
 };
 
-/// Nothing is carried.
+/// A boundary that carries nothing (BoundaryKind::local).
 std::unique_ptr<Boundary> make_local_boundary();
 
-/// Which boundary a rank's layers have: its plan says. The groups outlive it.
+/// The boundary of a rank's layers, as its plan says. The groups outlive it.
 std::unique_ptr<Boundary> make_boundary(const Groups& groups);
-/// The same for reading a few tokens at a time, of which every rank has all.
+/// The boundary for reading a few tokens at a time: every rank has all of these tokens.
 std::unique_ptr<Boundary> make_reading_boundary(const Groups& groups);
 
 }  // namespace lockstep::parallel

@@ -17,17 +17,18 @@
 
 namespace lockstep::parallel {
 
-/// Matrices of R = B T rows: q and o have the rank's H heads side by side, k and v its K key/value heads. Or their gradients.
+/// Matrices of R = B T rows: q and o have the rank's H heads side by side, k and v its K key/value heads. Their gradients have
+/// the same form.
 struct AttentionTensors {
   Tensor q, k, v, o;
 };
 
-/// What is attended to.
+/// One call of attention: its shape, and which tokens its rows are.
 struct AttentionCall {
   ops::AttentionShape shape;  ///< of the rank's own rows and heads: as many keys as queries
   ops::Positions positions;   ///< of a sample's T rows
   ops::DropoutSite dropout;   ///< of the attention weights, as ops::Attention takes it
-  Tensor starts = {};         ///< of documents, of all positions of the samples, other ranks' too (ops/positions.h)
+  Tensor starts = {};         ///< where documents begin (ops/positions.h), for all positions of the samples
   /// The positions of a sample that each rank has, by rank, this one's among them; empty: as parallel::split_positions says.
   std::span<const ops::Positions> parts = {};
 };
@@ -37,12 +38,12 @@ inline void demand_all_positions(const AttentionCall& call) {
   ensure(call.positions.end() == call.positions.count(), "a rank that attends alone has all positions of its samples");
 }
 
-/// What a forward pass leaves for its backward pass beside its AttentionTensors, in memory of the block's and the micro-batch's
-/// own.
+/// What a forward pass leaves for its backward pass beside its AttentionTensors. Each block has memory of its own for it for each
+/// micro-batch.
 struct AttentionSaved {
-  Tensor lse;               ///< f32; who has which row of it is the implementation's affair
-  Tensor weights, mask;     ///< f32, where weights lie whole
-  AttentionTensors beside;  ///< of other rows or heads than the rank's own, where the implementation keeps them
+  Tensor lse;               ///< f32; which rank has which row is the implementation's choice
+  Tensor weights, mask;     ///< f32, where attention's weights are kept whole
+  AttentionTensors beside;  ///< rows or heads of other ranks, where the implementation keeps them
 };
 
 /// Sizes that memory is declared for.
@@ -52,16 +53,17 @@ struct AttentionSizes {
   DType type;  ///< of activations
 };
 
-/// An implementation is made from a rank's place in the plan, and declares before it has a group to work with: what it takes can
-/// be counted where nothing runs.
+/// An implementation is made from a rank's place in the plan. It declares its memory before it has a group to work with. So
+/// memory can be counted where nothing runs.
 class ContextAttention {
  public:
   virtual ~ContextAttention() = default;
-  /// The ranks that have the samples' other positions; they outlive this. Before the first pass; collective.
+  /// `group`: the ranks that have the samples' other positions; it outlives this. Called before the first pass. Collective.
   virtual void connect(comm::Communicator& /*group*/) {}
-  /// What one block keeps of one micro-batch.
+  /// Declares what one block keeps of one micro-batch.
   virtual void declare(Arena& arena, AttentionSaved& saved, const AttentionSizes& sizes) const = 0;
-  /// What every forward and backward pass uses and forgets; nothing else lies there meanwhile. Once, before any pass in training.
+  /// Declares what every forward and backward pass uses and forgets; nothing else lies there meanwhile. Called once, before any
+  /// pass in training.
   virtual void declare(Arena& arena, const AttentionSizes& sizes) = 0;
   /// x.o from x.q, x.k and x.v. Collective over the ranks that have the samples' other positions, as backward() is.
   virtual void forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) = 0;
@@ -75,7 +77,7 @@ class ContextAttention {
 /// heads.
 std::unique_ptr<ContextAttention> make_local_attention(bool canonical = false);
 
-/// How the rank at `at` attends to samples of `positions` positions: the plan says.
+/// The attention of the rank at `at` for samples of `positions` positions, as the plan says.
 std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& plan, const layout::Coordinates& at,
                                                  std::int64_t positions);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where a unit's gradient accumulates, in fp32, in micro-batch order; on the last micro-batch it is reduced over ranks (and
-// cut) while the next unit still computes.
+// Where a unit's gradient accumulates, in fp32, in micro-batch order. On the last micro-batch it is reduced over ranks (and cut).
+// The next unit still computes meanwhile.
 
 #include <vector>
 
@@ -24,8 +24,8 @@ class GradientStore {
   virtual void begin(int microbatches) = 0;
   /// The step will read these tokens [n] i32, which lie in host memory: they say which rows of open_rows() may be added to.
   virtual void expect(const Tensor& tokens) = 0;
-  /// Micro-batches of a unit are opened in order and closed in order; one may be opened before the last is closed (a part of its
-  /// gradient comes later). Each element is added to in the order of micro-batches.
+  /// Micro-batches of a unit are opened in order and closed in order. One may be opened before the last is closed, where a part
+  /// of the last one's gradient comes later. Each element is added to in the order of micro-batches.
   virtual OpenGradient open(UnitIndex unit, Microbatch microbatch) = 0;
   /// The token table's gradient [V, C] f32, to which the embedding's rows of this micro-batch are added. Only rows of the step's
   /// tokens may be touched. They hold the sum of earlier micro-batches, or zero. Called while the embedding's unit is open.
@@ -44,7 +44,8 @@ class GradientStore {
   virtual bool reduces_each_microbatch() const { return false; }
   /// Seconds of the step for which reductions were waited for.
   virtual double exposed_seconds() const { return 0; }
-  /// Seconds of the step from the first complete gradient of a unit to finish(), those left out: what reductions can hide behind.
+  /// Seconds of the step in which reductions can be hidden: from the first complete gradient of a unit to finish(), without
+  /// exposed_seconds().
   virtual double overlappable_seconds() const { return 0; }
 };
 

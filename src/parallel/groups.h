@@ -32,10 +32,11 @@ class Groups {
   comm::Communicator& pipeline() const { return of(layout::GroupRole::pipeline); }
   comm::Communicator& replicas() const { return of(layout::GroupRole::replicas); }
   comm::Communicator& model() const { return of(layout::GroupRole::model); }
-  /// The ranks that have all parts of what is cut so (`none`: each has all), and those that have the same part as this one.
+  /// parts(): the ranks that have together all parts of what is cut so. With CutOver::none that is this rank alone. alike(): the
+  /// ranks that have the same part as this one.
   comm::Communicator& parts(layout::CutOver cut) const;
   comm::Communicator& alike(layout::CutOver cut) const;
-  /// Those of a host, and across hosts, only where the plan cuts something over a host.
+  /// The group of a role. There are groups of a host and across hosts only where the plan cuts something over a host.
   comm::Communicator& of(layout::GroupRole role) const;
 
  private:

@@ -3,8 +3,8 @@
 // How much of a step's gradient is noise of its samples: the simple noise scale of McCandlish et al. 2018 ("An empirical model of
 // large-batch training", appendix A.1). With gradients of a small batch b and of a large one B, which has b in it,
 //   |G|^2 ~ (B |G_B|^2 - b |G_b|^2) / (B - b),  S ~ (|G_b|^2 - |G_B|^2) / (1/b - 1/B),  noise scale = S / |G|^2.
-// Here B is the step, and b its micro-batches that are the first of their ranks, whose squares are averaged. Estimates of one
-// step are rough, and |G|^2 may be below zero: means over many steps are divided by each other.
+// Here B is the step. b is a micro-batch that is the first of its rank; the squares of all of these are averaged. Estimates of
+// one step are rough, and |G|^2 may be below zero. So means over many steps are divided by each other.
 
 #include <cstdint>
 #include <optional>
@@ -17,12 +17,12 @@
 
 namespace lockstep::parallel {
 
-/// Sums over steps.
+/// Sums over steps of the estimates.
 struct GradientNoise {
   std::int64_t steps = 0;
-  double square = 0;    ///< of the gradient without noise: |G|^2
-  double variance = 0;  ///< of one token's gradient around it, summed over the weights: S
-  /// Tokens; none where noise hides the gradient.
+  double square = 0;    ///< squared norm of the gradient without noise: |G|^2
+  double variance = 0;  ///< variance of one token's gradient, summed over the weights: S
+  /// The noise scale in tokens; none where noise hides the gradient.
   std::optional<double> scale() const { return square > 0 ? std::optional(variance / square) : std::nullopt; }
   GradientNoise& operator+=(const GradientNoise& other);
 };
@@ -34,10 +34,11 @@ struct NoiseMemory {
   Mirror squares;  ///< [runs of the gradient] f64, at most
 };
 
-/// The gradient of a tied matrix is left out: it comes in two parts, which are added at the end.
+/// Measures the noise of a step's gradient. The gradient of a tied matrix is left out: it comes in two parts, which are added at
+/// the end.
 class NoiseMeter {
  public:
-  /// `microbatches`: of the step over all ranks, 2 at least, of which `first` are the first of ranks that read different samples.
+  /// The step has `microbatches` over all ranks, 2 at least. `first` of them are the first of ranks that read different samples.
   struct Sizes {
     int microbatches = 2, first = 1;
     UnitIndex tied{-1};
@@ -47,13 +48,13 @@ class NoiseMeter {
       : memory_(memory), group_(group), sizes_(sizes) {}
 
   void begin() { small_ = 0; }
-  /// What this rank has of a unit's gradient of its first micro-batch, whole where no layer is divided.
+  /// Adds what this rank has of a unit's gradient of its first micro-batch, which is whole where no layer is divided.
   void add_first(ops::Ops& ops, UnitIndex unit, const layout::Unit& of, const Tensor& gradient);
-  /// By the step's gradient, which `state` has, of a mean over `targets` tokens. Collective.
+  /// The noise of a step, by its gradient in `state`: the gradient of a mean over `targets` tokens. Collective.
   GradientNoise measure(ops::Ops& ops, TrainingState& state, std::int64_t targets);
 
  private:
-  /// Adds those of the runs to `sum`.
+  /// Adds the squares of the elements in `runs` to `sum`. `gradient` begins with element `first` of the unit.
   void add(ops::Ops& ops, const std::vector<layout::Range>& runs, const Tensor& gradient, std::int64_t first, double& sum);
 
   const NoiseMemory& memory_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The memory of a rank's weights: what a parameter store works on, declared from sizes and the plan alone, so that it can be
+// The memory of a rank's weights, on which a parameter store works. It is declared from sizes and the plan alone. So it can be
 // counted where no store is made.
 
 #include <vector>
@@ -14,20 +14,20 @@
 
 namespace lockstep::parallel {
 
-/// Where parts of units are gathered whose ranks keep a part each: places that units of a class use in turns.
+/// Memory to gather parts of units in, where each rank keeps a part of a unit. Units of a class use its places in turns.
 struct GatherMemory {
   struct Class {
     std::int64_t elements = 0;  ///< of a place
     std::string_view name = "gathered";
-    /// Some parts are put together, from what is brought a range at a time.
+    /// Some parts are strided: they are put together from what is brought a range at a time.
     bool strided = false;
-    std::int64_t contiguous = 0;       ///< elements of the largest of the others
+    std::int64_t contiguous = 0;       ///< elements of the largest part that is not strided
     std::vector<Tensor> slots = {};    ///< [elements], in the parameters' type; none where one rank brings all of it
     std::vector<Mirror> brought = {};  ///< u8; where weights lie elsewhere: what this rank has of a part, in whole ranges
   };
   std::vector<Class> classes = {};
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
-  std::vector<std::size_t> class_of = {}, class_of_tiles = {};  ///< by unit: of its tiles, and of what else it has
+  std::vector<std::size_t> class_of = {}, class_of_tiles = {};  ///< by unit: of all but its tiles, and of its tiles
   std::size_t class_of_part(const layout::Part& part) const {
     return (part.tile() ? class_of_tiles : class_of)[static_cast<std::size_t>(part.unit.value)];
   }
@@ -50,22 +50,23 @@ struct ParameterMemory {
   WeightStorage storage;
   layout::StateCut cut;         ///< what this rank updates of each unit
   layout::Tier tier;            ///< where the weights lie
-  bool sharded;                 ///< that is all that it keeps of the weights, too
+  bool sharded;                 ///< weights are cut or lie elsewhere: the rank keeps only those that it updates
   std::vector<Tensor> weights;  ///< by unit, in the storage's type; empty where they lie elsewhere
-  Spill* spill = nullptr;       ///< elsewhere
-  std::vector<int> numbers;     ///< by unit, in it
+  Spill* spill = nullptr;       ///< where weights that lie elsewhere are; null: none do
+  std::vector<int> numbers;     ///< by unit: its weights' number in `spill`
   GatherMemory gathers;         ///< where weights are cut, or lie elsewhere
-  /// By unit, of what is updated here, in f32, or their lower halves, u16; empty: the weights are their own, or masters lie
-  /// elsewhere (parallel/offload). Units that are not trained have none.
+  /// By unit: the master copy of what is updated here, f32, or its lower half, u16. It is empty where the weights are their own
+  /// masters, or where masters lie elsewhere (parallel/offload). Units that are not trained have none.
   std::vector<Tensor> masters;
 
-  /// Master copies are kept in halves: those of `masters`, and of what the model reads what is updated here.
+  /// Whether master copies are kept in halves. One half lies in `masters`. The other is the updated part of the weights that the
+  /// model reads.
   bool halves() const { return storage.halves && !masters.empty() && tier == layout::Tier::device; }
-  /// What is updated of a unit, of which the model reads `published` from element `first` on.
+  /// The part of a unit that is updated here. It begins at element `first`. The model reads it in `published`.
   ParameterStore::Shard shard(UnitIndex unit, const Tensor& published, std::int64_t first) const;
 
  private:
-  /// Elements that are brought to a place of a class at a time, at most.
+  /// The most elements that are brought to a place of a class at a time.
   std::int64_t most_brought(std::size_t kind, std::int64_t range) const;
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Where a unit's weights are when the model needs them. The model says lease(part of a unit); the store turns that into nothing,
+// Where a unit's weights are when the model needs them. The model says lease(part of a unit). The store turns that into nothing,
 // an all-gather, a copy from host memory or a read from a disk. As a lease may be a collective, the ranks of a group take the
-// same ones in the same order, whatever each of them has to do.
+// same leases in the same order. They do so whatever each of them has to do.
 
 #include <span>
 #include <vector>
@@ -18,14 +18,14 @@ class ParameterStore;
 /// How weights are kept.
 struct WeightStorage {
   DType type = DType::f32;  ///< f32 or bf16: as the model reads them, and with them the type of its activations
-  bool master = true;       ///< beside bf16: a copy in f32 that is updated in its place; f32 is its own
-  bool halves = false;      ///< of that copy the bf16 weights are one half, where both lie on the device
+  bool master = true;       ///< beside bf16 weights: a copy in f32 is updated in their place
+  bool halves = false;      ///< the bf16 weights are one half of that copy, where both lie on the device
   /// The type of what is updated.
   DType owned() const { return master ? DType::f32 : type; }
 };
 
-/// A matrix of a unit as products read it fastest (ops::Linear::prepack). It belongs to the store: its memory is the unit's own,
-/// or a copy's.
+/// A matrix of a unit as products read it fastest (ops::Linear::prepack). The matrix belongs to the store: its memory is the
+/// unit's own, or a copy's.
 struct PackedMatrix {
   int role;  ///< under which the model finds it (layout::ParameterInfo)
   Tensor tensor;
@@ -39,9 +39,10 @@ class [[nodiscard]] Lease {
   Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&&) = delete;
   ~Lease();
-  /// [elements of the part], in the parameters' dtype; of a tile's rows all where they lie whole in memory.
+  /// [elements of the part], in the parameters' dtype. For a tile it has all elements of the tile's rows, where these lie whole
+  /// in memory.
   const Tensor& flat() const { return flat_; }
-  /// What is read in place of the unit's parameters of these roles, or beside them; of the whole unit.
+  /// The matrices to read in place of the unit's parameters of the same roles, or beside them. They are those of the whole unit.
   std::span<const PackedMatrix> packed() const { return packed_; }
 
  private:
@@ -60,7 +61,7 @@ class ParameterStore {
   /// The type of what is updated: Shard::master.
   virtual DType owned_dtype() const = 0;
   virtual Lease lease(const layout::Access& access) = 0;
-  /// The leases until the next begin follow `order` (a training step); an empty order means any (evaluation, generation).
+  /// The leases until the next begin() follow `order` (a training step). An empty order means any (evaluation, generation).
   virtual void begin(const std::vector<layout::Access>& order) = 0;
   /// The part of a unit that this rank owns and updates: flat, and where it begins in the unit. `published` is what the model
   /// reads (the same memory when there is no other copy).
@@ -71,7 +72,7 @@ class ParameterStore {
     Tensor low = {};  ///< u16: the other half of a master copy that is kept in halves
   };
   virtual Shard shard(UnitIndex unit) = 0;
-  /// What was changed of the shards.
+  /// Which shards were changed: all, or those of units that are trained.
   enum class Changed : std::uint8_t { all, trained };
   /// The shards of all units, or of those that are trained, were updated: every other copy of them is stale.
   virtual void updated(Changed what = Changed::all) = 0;

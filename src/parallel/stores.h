@@ -10,8 +10,8 @@
 
 namespace lockstep::parallel {
 
-/// A store over `memory`, which copies on `stream`; the arguments outlive it. What its leases need of other ranks goes through
-/// the groups, so that every rank of a group takes the same leases.
+/// Makes a store over `memory` that copies on `stream`; the arguments outlive it. What its leases need of other ranks goes
+/// through the groups. So every rank of a group takes the same leases.
 using StoreFactory =
     std::function<std::unique_ptr<ParameterStore>(const ParameterMemory& memory, const Groups& groups, Stream& stream)>;
 

@@ -15,14 +15,14 @@
 
 namespace lockstep::parallel {
 
-/// A range of a unit. Tensors are flat, of range.count elements, and valid during the visit alone; those that this rank has not,
-/// or that were not asked for, are empty.
+/// A range of a unit. Tensors are flat, have range.count elements, and are valid during the visit alone. A tensor is empty when
+/// this rank does not have it or when it was not asked for.
 struct StateRange {
   UnitIndex unit;
   layout::Range range;                 ///< of the unit's elements
   Tensor master = {};                  ///< what is updated: a copy in f32, or the weights themselves, as where nothing is trained
   Tensor published = {};               ///< what the model reads; the same memory as `master` where there is no copy
-  Tensor low = {};                     ///< u16, where `master` is empty: with `published` its halves (ops::Elementwise::join)
+  Tensor low = {};                     ///< u16; with `published` the halves of an empty `master` (ops::Elementwise::join)
   Tensor gradient = {};                ///< f32, reduced; of the last step
   std::span<const Tensor> slots = {};  ///< of the optimizer, in the order of TrainingState::slots()
   /// Several ranks may have these elements. This one answers for those in `own`: it writes them to a file and counts them in a
@@ -30,7 +30,7 @@ struct StateRange {
   layout::Range own = {}, own_slots = {};
 };
 
-/// Is told of what visits are about to change.
+/// Learns what visits are about to change.
 class ChangeWatcher {
  public:
   virtual ~ChangeWatcher() = default;
@@ -44,11 +44,12 @@ class TrainingState {
   virtual const std::vector<layout::Unit>& units() const = 0;
   /// Names of what the optimizer keeps for each weight: "exp_avg".
   virtual const std::vector<std::string>& slots() const = 0;
-  /// Ranges of a unit on this rank, at most, in visits of gradients alone; the same on all ranks.
+  /// The most ranges of a unit on this rank, in visits of gradients alone; the same on all ranks.
   virtual int ranges_of_unit() const { return 1; }
-  /// Which of the even shares of each unit, one for each of the ranks with the same parameters, rank `rank` of them answers for.
+  /// Each unit has an even share for each of the ranks with the same parameters. This is the share that rank `rank` of them
+  /// answers for.
   virtual int share_of(int rank) const { return rank; }
-  /// The type of masters; of units that are not trained, that of the published weights.
+  /// The type of masters. Units that are not trained have the type of the published weights.
   virtual DType type() const = 0;
   /// The type of slots.
   virtual DType slot_type() const { return type(); }
@@ -61,12 +62,12 @@ class TrainingState {
     bool weights = true;
     bool gradients = false;
     bool slots = false;
-    bool changes = false;      ///< of weights, published ones and slots that were asked for
-    bool halves = false;       ///< a master copy that is kept in halves may come as these
-    bool slots_alone = false;  ///< with changes: of slots, no weight changes
+    bool changes = false;      ///< the visit changes the weights, published ones too, and the slots that were asked for
+    bool halves = false;       ///< a master copy that is kept in halves may come as two halves
+    bool slots_alone = false;  ///< with `changes`: only slots change, no weight
   };
   /// Calls body(const StateRange&) for every range of this rank, in the order of units and within a unit of elements. Visits with
-  /// gradients come to the units that are trained alone; the others have no slots.
+  /// gradients leave out units that are not trained. Such units have no slots.
   template <class Body>
   void for_each(const Use& use, Body&& body) {
     auto told = [&](const StateRange& range) {
@@ -75,14 +76,13 @@ class TrainingState {
     };
     visit(use, [](void* b, const StateRange& range) { (*static_cast<decltype(told)*>(b))(range); }, &told);
   }
-  /// Whether what a visit of this use shows of weights and slots lies there between visits too.
+  /// Whether the weights and slots that a visit of this use shows lie there between visits too.
   virtual bool stays(const Use& /*use*/) const { return true; }
-  /// From now on `watcher` is told, which lives until the next call; null: there is none.
+  /// `watcher` is told of changes from now on. It lives until the next call; null: there is none.
   void watch(ChangeWatcher* watcher) { watcher_ = watcher; }
 
-  /// Rank 0's weights, slots and number of updates become those of all ranks, of a run that has done `step` steps; checked by a
-  /// hash. Collective.
-  /// Throws SystemError when the ranks differ afterwards.
+  /// Rank 0's weights, slots and number of updates become those of all ranks. They are those of a run that has done `step` steps.
+  /// Throws SystemError when the ranks' hashes differ afterwards. Collective.
   virtual void distribute(std::int64_t step) = 0;
   /// Every rank has set the weights and slots that it answers for: copies of them on other ranks follow. Collective.
   virtual void gather() = 0;

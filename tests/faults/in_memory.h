@@ -1,6 +1,6 @@
 #pragma once
 
-// Folders of tests in memory: thousands of runs sync their files, and what a sync is worth is not asked of a device here.
+// Folders of tests in memory. Thousands of runs sync their files, and these tests do not ask a device what a sync is worth.
 
 #include <unistd.h>
 

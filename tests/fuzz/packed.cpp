@@ -26,8 +26,8 @@ class Given final : public io::ByteStream {
   std::span<const std::byte> bytes_;
 };
 
-// Whether a frame of zstd asks for a window that takes more memory than a fuzzer has: up to 128 MiB are right (RFC 8878, section
-// 3.1.1.1).
+// Whether a frame of zstd asks for a window that takes more memory than a fuzzer has. The format allows windows of up to 128 MiB
+// (RFC 8878, section 3.1.1.1).
 bool has_large_window(std::span<const std::byte> input) {
   const auto number = [&](std::size_t at) { return at < input.size() ? std::to_integer<std::uint64_t>(input[at]) : 0; };
   constexpr std::array<std::size_t, 4> dictionary_bytes{0, 1, 2, 4}, size_bytes{1, 2, 4, 8};

@@ -1,5 +1,6 @@
-// All that a stranger's model brings, from reading it to using it: config.json, tokenizer.json, a prompt and the weights, in this
-// order, with a line of "====" between them. A model that is accepted writes a text behind the prompt, and learns one step of it.
+// All that a stranger's model brings, from reading it to using it. The input has config.json, tokenizer.json, a prompt and the
+// weights, in this order. A line of "====" lies between them. A model that is accepted writes a text behind the prompt, and
+// learns one step of it.
 
 #include <algorithm>
 #include <array>

@@ -114,8 +114,8 @@ bool go(const Action& action, int rank, const StageMap& map, Letters& letters) {
   return true;
 }
 
-// Even where a receive stops its rank until the message is there; and what a rank sends another one comes in the order in which
-// this one receives.
+// No rank waits for ever, even where a receive stops its rank until the message is there. What a rank sends another one comes in
+// the order in which that rank receives.
 TEST(Schedules, RanksOfAPipelineNeverWaitForEachOther) {
   for_each_pipeline([](const NamedSchedule& schedule, const PipelineShape& shape) {
     const StageMap map = stage_map(schedule, shape);

@@ -42,8 +42,8 @@ TEST(Simulation, MakespansAreThoseOfThePapers) {
   EXPECT_DOUBLE_EQ(timeline("zb-h1", {8, 1, 32}, {.forward = 1, .input_backward = 1.2, .weight_backward = 0.8}).makespan, 105.8);
 }
 
-/// One chunk a rank: at each tick each takes an input gradient, else a forward pass while it keeps fewer than `room`
-/// micro-batches, else a weight gradient.
+/// Passes of one chunk a rank. At each tick each rank takes an input gradient if it can. Else it takes a forward pass while it
+/// keeps fewer than `room` micro-batches, else a weight gradient.
 std::vector<std::vector<Action>> whatever_is_ready(int ranks, int microbatches, int room) {
   struct Rank {
     int forward = 0, backward = 0, weights = 0;

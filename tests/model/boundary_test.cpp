@@ -27,8 +27,8 @@ constexpr TokenGrid tokens{3, 7};
 /// What ranks divide outside.
 enum class Split : std::uint8_t { samples, positions };
 
-/// Every rank has some rows outside, as the plan's own has positions; `adds` false: what is carried out is the same on all ranks,
-/// not a part of a sum.
+/// A boundary where every rank has some rows outside, as the plan's own boundary has positions. `adds` false: what is carried out
+/// is the same on all ranks, not a part of a sum.
 class Splitting final : public parallel::Boundary {
  public:
   Splitting(comm::Communicator& group, Split split, bool adds) : group_(group), split_(split), adds_(adds) {}

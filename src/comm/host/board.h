@@ -26,7 +26,7 @@ struct Slot {
   std::int32_t root;
   std::int64_t count;
   double entered;         ///< now_seconds()
-  std::uint64_t in, out;  ///< by SharedMemory::token; 0: none
+  std::uint64_t in, out;  ///< SharedMemory::token of the buffers; 0: none
 };
 
 /// Counters of one rank; each is written by that rank alone.
@@ -43,9 +43,9 @@ struct Letter {
 };
 inline constexpr std::uint64_t channel_depth = 4;
 struct alignas(64) Channel {
-  std::atomic<std::uint64_t> posted;  ///< by the sender
+  std::atomic<std::uint64_t> posted;  ///< counted by the sender
   Letter letters[channel_depth];
-  alignas(64) std::atomic<std::uint64_t> taken;  ///< by the receiver
+  alignas(64) std::atomic<std::uint64_t> taken;  ///< counted by the receiver
 };
 
 class Board {
@@ -86,7 +86,7 @@ class Roll {
   /// Rank `rank` fails, and will abort() with its reason once it has left what it was doing.
   void announce_failure(int rank) const;
   bool aborted() const;
-  /// Waits for the reason, but not long: the rank that had it may be no more.
+  /// The reason of abort(). Waits for it, but not long: the rank that had it may be no more.
   std::string reason() const;
   void set(int rank, Phase phase) const;
   Phase phase(int rank) const;
@@ -97,11 +97,12 @@ class Roll {
   void set_awaited(int rank, std::optional<int> other) const;
   /// " (which waits for rank 2, which waits for rank 5)" of rank 1; "" where it does not wait.
   std::string awaited_by(int rank) const;
-  /// Around everything that touches other ranks' buffers. False when the run has been aborted: then nothing may be touched.
+  /// Every access to other ranks' buffers stands between these two. begin_move() returns false when the run has been aborted:
+  /// then nothing may be touched.
   bool begin_move(int rank) const;
   void end_move(int rank) const;
-  /// Once aborted(): returns when no rank that is still there touches other ranks' buffers any more, or after `seconds`.
-  /// `look_after` may find out who is not.
+  /// Called once aborted(). Returns when no rank that is still there touches other ranks' buffers any more, or after `seconds`.
+  /// `look_after` may find out who is no more.
   void await_no_moves(int own_rank, double seconds, const std::function<void()>& look_after = {}) const;
 
  private:
@@ -125,7 +126,7 @@ class SharedMemory {
   virtual std::uint64_t token(const std::byte* address) const = 0;
   /// Where this rank sees the address that `rank` has named by `token`.
   virtual std::byte* find(int rank, std::uint64_t token) const = 0;
-  /// Zeroed, seen by all ranks, for the rest of the run.
+  /// Memory that is zeroed and that all ranks see, for the rest of the run.
   virtual std::byte* allocate(std::size_t bytes) = 0;
 };
 

@@ -30,7 +30,7 @@ class HostCommunicator final : public Communicator {
     return context_.window != nullptr && usual.device().is_host() ? *context_.window : usual;
   }
 
-  /// Does what can be done now.
+  /// Does what can be done now for the operations under way.
   void progress();
 
  private:
@@ -67,7 +67,7 @@ class HostCommunicator final : public Communicator {
   // Waits for `done`, seeing to everything else meanwhile. `sequence`: the collective waited for, or none for a message.
   template <class Done>
   void await(Done done, const std::uint64_t* sequence, int other);
-  // One turn of it; true when it is done.
+  // One turn of await(). True when `done` is.
   template <class Done>
   bool attempt(Done done, Patience& patience, const std::uint64_t* sequence, int other);
   // Ranks that have not come to what is waited for, and one of them that has ended, or -1.
@@ -82,8 +82,8 @@ class HostCommunicator final : public Communicator {
   std::vector<int> members_;
   int rank_;
   std::uint64_t entered_ = 0;   // operations issued
-  std::uint64_t executed_ = 0;  // of them, those whose share is done
-  std::uint64_t finished_ = 0;  // of them, those that every member has done
+  std::uint64_t executed_ = 0;  // operations whose share this rank has done
+  std::uint64_t finished_ = 0;  // operations that every member has done
   std::array<Own, Board::depth> own_;
   std::vector<std::uint64_t> sent_, received_;  // tickets by other rank
   std::vector<std::uint64_t> taken_;            // receives done, by other rank

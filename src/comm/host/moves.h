@@ -22,7 +22,8 @@ struct Member {
   Team* team;                       ///< may be null
 };
 
-/// The rank's share of operation `sequence`; the spans of `operation` are those of the rank's slot. All members must agree.
+/// Does the rank's share of operation `sequence`. The spans of `operation` are those of the rank's slot. All members must have
+/// entered the same operation.
 void do_share(const Member& member, const Operation& operation, std::uint64_t sequence);
 
 /// Copies `bytes`, on the team when there are many.

@@ -29,9 +29,9 @@ struct Rank {
   bool crowded = false;  ///< more ranks than cores: spinning would keep others from working
   Team* team = nullptr;
   Stream* stream = nullptr;               ///< of the memory of a device
-  MemorySource* window = nullptr;         ///< the memory that the ranks share; none: every memory
-  Staging* staging = nullptr;             ///< for the memory that they do not share; none: they share every memory
-  std::function<void()> look_after = {};  ///< while others are waited for: a rank that is no more ends the run, noexcept
+  MemorySource* window = nullptr;         ///< of the memory that the ranks share; null: they share every memory
+  Staging* staging = nullptr;             ///< for memory that the ranks do not share; null: they share every memory
+  std::function<void()> look_after = {};  ///< called while others are waited for: ends the run when a rank is no more; noexcept
   std::vector<HostCommunicator*> groups = {};
 
   /// Does what can be done now, in all groups.

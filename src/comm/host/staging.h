@@ -3,7 +3,7 @@
 // Where not every memory is shared, operations on memory that the other ranks do not see go through buffers that they see. What a
 // rank gives is copied when the operation begins, and what it gets when its request ends. Host buffers that only their own rank
 // touches (what a broadcast or a gather brings) stay where they are. No rank sees the memory of a device, not even its own. So
-// what a device computed is waited for before it is given.
+// the rank waits for what a device computed before it gives that.
 
 #include <array>
 #include <functional>
@@ -17,8 +17,8 @@ namespace lockstep::comm::host {
 
 struct Rank;
 
-/// Shared buffers, used again and again: of small ones as many as were ever under way, of large ones no smaller ones when a
-/// larger one is made.
+/// Shared buffers, used again and again. The pool has as many small ones as were ever under way. Large ones that are free give
+/// way when a larger one is made.
 class StagingPool {
  public:
   struct Block {
@@ -28,7 +28,7 @@ class StagingPool {
   };
 
   explicit StagingPool(MemorySource& shared) : shared_(shared) {}
-  /// At least `bytes`, which is not 0, aligned to 64.
+  /// A buffer of at least `bytes`, which is not 0, aligned to 64.
   Block take(std::size_t bytes);
   void give_back(Block block);
 
@@ -47,13 +47,13 @@ class Staging {
   /// `memory` tells what is shared and `shared` hands more of it out; both outlive this.
   Staging(const SharedMemory& memory, MemorySource& shared) : memory_(memory), pool_(shared) {}
 
-  /// The operation of member `rank` of a group of `context`, begun by `start` on buffers that the others see. This and `context`
-  /// outlive the request.
+  /// Carries out the operation of member `rank` of a group of `context`. `start` begins it on buffers that the others see. This
+  /// and `context` outlive the request.
   Request issue(const Operation& operation, int rank, const Rank& context, const std::function<Request(const Operation&)>& start);
 
  private:
   class Pending;
-  /// Whether what this member gives, or gets, is copied.
+  /// Whether what this member gives is copied, and whether what it gets is.
   bool copies_in(const Operation& operation, int rank) const;
   bool copies_out(const Operation& operation, int rank) const;
 

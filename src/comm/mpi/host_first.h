@@ -23,14 +23,14 @@ struct HostGroups {
 
 class HostFirstCommunicator final : public Communicator {
  public:
-  /// `all`: every rank. `hosts`: of each rank of the world, its host. The members of `all` fit: see fits().
+  /// `all`: the group of every member. `hosts`: the host of each rank of the world. The members of `all` fit: see fits().
   HostFirstCommunicator(MessageRank& context, std::unique_ptr<MessageCommunicator> all, HostGroups groups,
                         std::vector<int> hosts);
   ~HostFirstCommunicator() override;
   HostFirstCommunicator(const HostFirstCommunicator&) = delete;
   HostFirstCommunicator& operator=(const HostFirstCommunicator&) = delete;
 
-  /// How many of the members are on each host; 0 unless they are several hosts' with the same power of two above 1 on each, one
+  /// How many of the members are on each host. It is 0 unless several hosts have the same power of two above 1 of them each, one
   /// host's behind another's. Members are ranks of the world, in the group's order.
   static int fits(const std::vector<int>& members, const std::vector<int>& hosts);
 
@@ -46,7 +46,7 @@ class HostFirstCommunicator final : public Communicator {
   struct Reduction {
     Operation operation;
     std::vector<std::int64_t> counts;  // by rank of the host
-    Tensor part;                       // this rank's
+    Tensor part;                       // this rank's part of the sums
     Phase phase = Phase::waiting;
     Request announced, stage;
   };

@@ -14,11 +14,11 @@
 
 namespace lockstep::comm {
 
-/// What all ranks of the host see from the start. Directories and roll have a place for every rank of the world, the board for
-/// those of the host.
+/// What all ranks of the host see from the start. Directories and roll have a place for every rank of the world. The board has
+/// one for every rank of the host.
 struct HostControl {
   struct Head {
-    std::atomic<int> exit_code;         ///< of the error that ended the run; 0: none, or one that has no other than 1
+    std::atomic<int> exit_code;         ///< of the error that ended the run; 0: no error, or one whose code is 1
     std::atomic<std::uint32_t> lost;    ///< a process is no more
     std::atomic<std::uint32_t> ending;  ///< a rank has told MPI to end the job
   };
@@ -32,7 +32,8 @@ struct HostControl {
 };
 
 struct HostMemory {
-  /// Collective over the world; `host` is this rank's. On every rank it succeeds, or it throws SystemError.
+  /// Makes the memory of `host`, this rank's host. It succeeds on every rank, or throws SystemError on every rank. Collective
+  /// over the world.
   HostMemory(const MpiLibrary& mpi, const MpiLibrary::Host& host);
 
   Segment segment;  ///< where `control` lies

@@ -1,6 +1,6 @@
 #pragma once
 
-// What is needed of MPI. One library object in a process; used by its thread alone.
+// The part of MPI that is needed. A process has one library object, which its thread alone uses.
 
 #include <cstddef>
 #include <memory>
@@ -16,7 +16,7 @@ class MpiLibrary {
  public:
   /// Throws UserError when the plugin for the MPI of this job, or its library, is not there.
   explicit MpiLibrary(double timeout);
-  /// Leaves MPI, which waits for the others; when they do not come within `timeout` seconds, the process ends.
+  /// Leaves MPI, which waits for the other ranks. When they do not come within `timeout` seconds, the process ends.
   ~MpiLibrary();
   MpiLibrary(const MpiLibrary&) = delete;
   MpiLibrary& operator=(const MpiLibrary&) = delete;
@@ -26,9 +26,9 @@ class MpiLibrary {
   /// The ranks that share memory with this one. Collective.
   using Host = MpiPlugin::Host;
   Host host() const;
-  /// Rank 0's bytes on every rank.
+  /// Gives every rank rank 0's bytes.
   void broadcast(std::span<std::byte> bytes) const;
-  /// One part of the same size from every rank.
+  /// Gives every rank the parts of all ranks, all of one size.
   void all_gather(std::span<std::byte> out, std::span<const std::byte> part) const;
   /// Ends all processes of the job. This one ends by itself where the launcher has not done so after `seconds`.
   [[noreturn]] void abort(int exit_code, double seconds) const;
@@ -38,7 +38,7 @@ class MpiLibrary {
   int rank_ = 0, size_ = 1;
 };
 
-/// One value from every rank.
+/// One value from every rank, by rank.
 template <class T>
 std::vector<T> from_all(const MpiLibrary& mpi, const T& mine) {
   std::vector<T> all(static_cast<std::size_t>(mpi.size()));
@@ -56,12 +56,12 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-/// Messages under way between this rank and others, of any size. Those of one tag between two ranks arrive in the order they were
-/// sent. The bytes stay untouched until done() says so.
+/// Messages under way between this rank and others, of any size. Messages of one tag between two ranks arrive in the order they
+/// were sent. Their bytes stay untouched until done() says so.
 class Transfers {
  public:
   Transfers();
-  /// Messages still under way are left alone: only before the job is ended.
+  /// Leaves messages still under way alone: only before the job is ended.
   ~Transfers();
   Transfers(Transfers&& other) noexcept;
   Transfers& operator=(Transfers&& other) noexcept;
@@ -70,7 +70,7 @@ class Transfers {
 
   void send(std::span<const std::byte> bytes, int to, int tag);
   void receive(std::span<std::byte> bytes, int from, int tag);
-  /// Whether all have ended; moves them forward.
+  /// Whether all messages have ended. Moves them forward.
   bool done();
   /// The ranks of the world that messages still under way go to or come from, once each, in their order.
   std::vector<int> under_way() const;

@@ -31,7 +31,7 @@ struct MessageRank {
     const void* owner;
     std::function<void()> progress;
   };
-  std::vector<Other> others = {};  ///< what is built of such groups and goes forward with them
+  std::vector<Other> others = {};  ///< what is built of message groups and goes forward with them
 
   double last_progress = 0;  ///< between ops, now_seconds()
 
@@ -54,7 +54,7 @@ class MessageCommunicator final : public Communicator {
   void attach(Stream& stream, Team& team) override;
   MemorySource& window(MemorySource& usual) override { return usual; }
 
-  /// Does what can be done now.
+  /// Does what can be done now for the operations under way.
   void progress();
   bool busy() const { return !running_.empty(); }
 
@@ -62,7 +62,7 @@ class MessageCommunicator final : public Communicator {
   int world_rank(int member) const { return group_.members[static_cast<std::size_t>(member)]; }
   /// Has the ranks compare what they enter, as for every operation, and no more.
   Request announce(const Operation& operation);
-  /// As split() does, when the members are known.
+  /// Makes a group as split() does, when the members are known.
   std::unique_ptr<MessageCommunicator> make_message_group(int colour, std::vector<int> members);
 
  private:
@@ -84,7 +84,7 @@ class MessageCommunicator final : public Communicator {
   MessageRank& context_;
   MessageGroup group_;
   std::uint64_t issued_ = 0, done_ = 0;                    // operations
-  std::deque<std::unique_ptr<MessageOperation>> running_;  // their pieces
+  std::deque<std::unique_ptr<MessageOperation>> running_;  // pieces of operations
   std::vector<std::unique_ptr<MessageOperation>> idle_;
   int groups_made_ = 0;
 };

@@ -1,8 +1,8 @@
 #pragma once
 
 // One operation of a group whose ranks send each other messages, or a piece of it, from its entry to its end. Every rank tells
-// the others what it has entered and sends at once what they need of it; when all have told, they are compared, and what comes is
-// received. Sums are made by combine() as everywhere, each rank's part of them by that rank.
+// the others what it has entered, and sends at once what they need of it. When all have told, their entries are compared. Then
+// what comes is received. Sums are made by combine() as everywhere. Each rank makes its part of them.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace lockstep::comm {
 
-/// What a message is for; a tag is a group's number and that.
+/// What a message is for. A tag is made of a group's number and this use.
 enum MessageUse : std::uint8_t { use_card, use_input, use_result, use_letter_card, use_letter, message_uses };
 
 /// What a rank says of an operation that it enters.
@@ -37,13 +37,13 @@ struct MessageGroup {
   std::string name;
   int number;                ///< the same on all members
   std::vector<int> members;  ///< ranks of the world
-  int rank;                  ///< of this one in the group
+  int rank;                  ///< this rank's number in the group
   struct Last {
     MessageCard card;
     double heard = 0;  ///< now_seconds(); 0: never
   };
   std::vector<Last> last = {};                      ///< what each member has told last
-  std::vector<std::vector<std::byte>> spaces = {};  ///< that no operation uses just now
+  std::vector<std::vector<std::byte>> spaces = {};  ///< memory that no operation uses just now
 
   int size() const { return static_cast<int>(members.size()); }
   int tag(MessageUse use) const { return number * message_uses + use; }
@@ -56,14 +56,15 @@ class MessageOperation {
   /// `group` outlives it.
   explicit MessageOperation(MessageGroup& group) : group_(group) {}
 
-  /// Operation `sequence` of the group; `count` is that of all its pieces. Only one that is fresh or has ended begins.
+  /// Begins operation `sequence` of the group. `count` is that of all its pieces. An operation begins only when it is fresh or
+  /// has ended.
   void begin(const Operation& operation, std::uint64_t sequence, std::int64_t count);
-  /// Does what can be done now, but does not go beyond `limit`: operations pass each phase in their order, so that messages meet.
+  /// Does what can be done now, but does not go beyond `limit`. Operations pass each phase in their order, so that messages meet.
   /// Throws RunAborted when the ranks have entered different operations.
   void advance(Phase limit);
   Phase phase() const { return phase_; }
   const MessageCard& card() const { return own_; }
-  /// Ranks of the world that have not told that they entered it.
+  /// Ranks of the world that have not told that they entered the operation.
   std::vector<int> missing() const;
   /// Ranks of the world that have not sent their share, or not taken this rank's.
   std::vector<int> behind() const { return transfers_.under_way(); }

@@ -14,7 +14,7 @@ struct MpiJob {
   int ranks = 1;                ///< more than one
   std::string launcher;         ///< "mpiexec" or "srun"
   bool connected = true;        ///< the launcher said how to find the other ranks (PMIx, PMI)
-  std::string mpi = "openmpi";  ///< whose plugin: that, "mpich", or what LOCKSTEP_MPI says
+  std::string mpi = "openmpi";  ///< which MPI's plugin: "openmpi", "mpich", or what LOCKSTEP_MPI says
 };
 
 /// `variable(name)` is the value of an environment variable, or null.

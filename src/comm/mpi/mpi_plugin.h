@@ -19,9 +19,9 @@ class MpiPlugin {
     virtual ~Messages() = default;
     virtual void send(std::span<const std::byte> bytes, int to, int tag) = 0;
     virtual void receive(std::span<std::byte> bytes, int from, int tag) = 0;
-    /// Whether all have ended, which forgets them; moves them forward.
+    /// Whether all messages have ended. Moves them forward, and forgets them when they have.
     virtual bool done() = 0;
-    /// `message`: by the order in which they were begun.
+    /// Whether message number `message` has ended, in the order in which they were begun.
     virtual bool has_ended(std::size_t message) const = 0;
   };
 
@@ -30,7 +30,7 @@ class MpiPlugin {
    public:
     virtual ~File() = default;
     virtual std::uint64_t size() const = 0;
-    /// How many bytes there were.
+    /// Reads into `out`. Returns how many bytes there were.
     virtual std::size_t read_at(std::uint64_t offset, std::span<std::byte> out) const = 0;
   };
 

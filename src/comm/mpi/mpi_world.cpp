@@ -104,8 +104,8 @@ std::vector<int> every_rank(const MpiLibrary& mpi) {
 
 void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// Open MPI's mpirun may crash when several ranks tell it at a time to end the job: each waits for those before it, and is mostly
-// ended meanwhile.
+// Open MPI's mpirun may crash when several ranks tell it at a time to end the job. So each waits for the ranks before it, and is
+// mostly ended meanwhile.
 [[noreturn]] void fail_job(const MpiLibrary& mpi, const std::string& what, int code) {
   sleep_for(std::min(mpi.rank() * abort_interval, longest_turn));
   end_job(mpi, fmt::format("rank {} ended with an error: {}", mpi.rank(), what), code);

@@ -1,8 +1,8 @@
 #pragma once
 
-// N ranks that mpiexec or srun started as processes. MPI brings them together. Ranks of one host share memory, and data goes from
-// buffer to buffer by the code of threads, so with the same bits. Communicator::window() is memory that all of them see; what
-// lies elsewhere is copied (comm/host/staging.h). Hosts exchange messages, with the same bits again
+// N ranks that mpiexec or srun started as processes. MPI brings them together. Ranks of one host share memory. Data goes from
+// buffer to buffer by the code of threads, so with the same bits. All ranks of a host see the memory of Communicator::window().
+// What lies elsewhere is copied (comm/host/staging.h). Hosts exchange messages, with the same bits again
 // (comm/mpi/message_communicator.h, host_first.h). The calling thread alone calls MPI.
 
 #include <functional>
@@ -14,17 +14,17 @@ namespace lockstep::comm {
 
 struct MpiOptions {
   double timeout = 600;  ///< seconds, see comm/communicator.h
-  int threads = 1;       ///< of each rank: tells whether there are more than cores
-  int host_ranks = 0;    ///< treat so many neighbours as those of one host, on any one; 0: as it is
+  int threads = 1;       ///< of each rank: tells whether the host has more threads than cores
+  int host_ranks = 0;    ///< treat so many neighbours as the ranks of one host; 0: hosts are as they are
 };
 
-/// This rank among those of its host that may use the same cores.
+/// This rank's place among the ranks of its host that may use the same cores.
 struct CoreSharing {
   int rank = 0;
   int ranks = 1;
 };
 
-/// This rank among all of its host: they divide its GPUs, however a launcher has divided the cores.
+/// This rank's place among all ranks of its host. They divide the host's GPUs, however a launcher has divided the cores.
 struct HostPlace {
   int rank = 0;
   int ranks = 1;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Memory that ranks which are processes of one host share: every rank makes segments of its own, and maps those of the others
-// when it first meets them.
+// Memory that ranks which are processes of one host share. Every rank makes segments of its own. It maps the segments of another
+// rank when it first meets them.
 
 #include <array>
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace lockstep::comm {
 
-/// A rank's segments as the others find them: in memory that all of them map, zeroed at the start, written by that rank alone.
+/// A rank's segments as the others find them. They lie in memory that all ranks map, zeroed at the start, written by that rank
+/// alone.
 struct Directory {
   static constexpr std::size_t capacity = 4096;  ///< segments of a rank in one run; the first is not used
   struct Entry {
@@ -29,7 +30,7 @@ struct Directory {
 /// Used by the rank's thread alone.
 class ProcessMemory final : public host::SharedMemory {
  public:
-  /// `directories`: of all ranks; this one is `rank`. They outlive it.
+  /// `directories`: those of all ranks; `rank` is this rank. They outlive this.
   ProcessMemory(std::span<Directory> directories, int rank);
 
   std::uint64_t token(const std::byte* address) const override;

@@ -11,9 +11,9 @@ namespace lockstep::comm {
 class Segment {
  public:
   Segment() = default;
-  /// A new one, zeroed. Throws SystemError when there is no memory for it.
+  /// Makes a new segment, zeroed. Throws SystemError when there is no memory for it.
   static Segment make(std::size_t bytes);
-  /// The one that process `pid` of this host made as `descriptor`. Throws SystemError when it cannot be reached.
+  /// Opens the segment that process `pid` of this host made as `descriptor`. Throws SystemError when it cannot be reached.
   static Segment open(int pid, int descriptor, std::size_t bytes);
   ~Segment();
   Segment(Segment&& other) noexcept;
@@ -23,7 +23,7 @@ class Segment {
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  /// For open(); -1 of one that was opened.
+  /// The descriptor for open(); -1 where this segment was opened itself.
   int descriptor() const { return descriptor_; }
   /// Takes the memory from every process that has mapped it.
   void empty() noexcept;

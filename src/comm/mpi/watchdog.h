@@ -10,8 +10,8 @@
 
 namespace lockstep::comm {
 
-/// Unless it is destroyed within `seconds`, it prints `says` and ends the process with `exit_code`; the launcher then ends the
-/// other ranks.
+/// Unless the watchdog is destroyed within `seconds`, it prints `says` and ends the process with `exit_code`. The launcher then
+/// ends the other ranks.
 class Watchdog {
  public:
   Watchdog(double seconds, std::string says, int exit_code = 1);

@@ -11,11 +11,11 @@ namespace lockstep::comm {
 
 struct ThreadWorldOptions {
   double timeout = 600;  ///< seconds, see comm/communicator.h
-  int threads = 1;       ///< of each rank: tells whether there are more than cores
+  int threads = 1;       ///< of each rank: tells whether the host has more threads than cores
 };
 
-/// Calls body(world) once for every rank at the same time, rank 0 on the calling thread, and returns when all have ended. A rank
-/// that throws ends the others; the error that was first is rethrown.
+/// Calls body(world) once for every rank at the same time, rank 0 on the calling thread. Returns when all have ended. A rank that
+/// throws ends the others; the first error is rethrown.
 void run_ranks(int ranks, const ThreadWorldOptions& options, const std::function<void(Communicator&)>& body);
 
 }  // namespace lockstep::comm

@@ -21,8 +21,9 @@ struct ActionTable {
   friend bool operator==(const ActionTable&, const ActionTable&) = default;
 };
 
-/// Throws UserError with everything that is wrong: unreadable cells, stages that two ranks have or none, ranks that wait for each
-/// other. Passes that are missing or out of the order of micro-batches are wrong, too. `name`: of the file, for messages.
+/// Reads an action table. Throws UserError with everything that is wrong: unreadable cells, stages that two ranks have or none,
+/// ranks that wait for each other. Passes that are missing or out of the order of micro-batches are wrong, too. `name`: of the
+/// file, for messages.
 ActionTable read_action_table(std::string_view text, std::string_view name);
 std::string write_action_table(const std::vector<std::vector<StagePass>>& passes);
 

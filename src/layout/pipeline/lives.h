@@ -1,6 +1,6 @@
 #pragma once
 
-// How long what a chunk keeps of a micro-batch is needed, and so how many slots it takes: all of it follows from the list of
+// How long a chunk needs what it keeps of a micro-batch, and so how many slots that takes. All of it follows from the list of
 // actions. Lives of one kind begin and end in the order of micro-batches, so micro-batch m has slot m % slots.
 
 #include <string_view>
@@ -29,7 +29,7 @@ class Places {
  public:
   Places(const std::vector<Action>& actions, const std::vector<Chunk>& chunks, int microbatches);
   int microbatches() const { return microbatches_; }
-  /// Its number in the list; -1: it is not there.
+  /// The number in the list of the action of `chunk`, `stream` and `microbatch`. -1: there is none.
   int at(int chunk, Stream stream, int microbatch) const { return places_[place(chunk, stream, microbatch)]; }
   bool has(int chunk, Stream stream) const { return at(chunk, stream, 0) >= 0; }
   /// Whether the chunk, which has no embedding, gets its input from the chunk before it on this rank.
@@ -48,15 +48,15 @@ class Places {
   std::vector<int> places_;
 };
 
-/// Slots of a chunk.
+/// The number of slots of each kind that a chunk needs.
 struct ChunkLives {
   int kept = 0;       ///< what only the input's gradient needs: from forward to input_backward
   int activated = 0;  ///< what weight gradients need as well: from forward to weight_backward
-  int deferred = 0;   ///< gradients that weight gradients need: from input_backward to weight_backward, where these are apart
+  int deferred = 0;   ///< what weight gradients need of input_backward, until a later weight_backward
   int inputs = 0;     ///< the chunk's input, where it has no embedding: from its arrival to input_backward
   int outputs = 0;    ///< the output until it is sent; one with the head
-  int gradients = 0;  ///< the output's gradient, which becomes the input's: until that is sent or used up
-  /// The chunk whose `gradients` these are: this one, or one behind it on the same rank, which hands them over.
+  int gradients = 0;  ///< the output's gradient, which becomes the input's, until the latter is sent or used up
+  /// The chunk whose `gradients` are used: this one, or one behind it on the same rank, which hands them over.
   int gradients_of = 0;
   bool immediate = false;  ///< some micro-batch has its weight gradients at once
 };

@@ -14,11 +14,12 @@ namespace lockstep::layout {
 
 /// A list as text, an action a line, for another rank to read.
 std::string write_actions(const std::vector<Action>& actions);
-/// Nothing for another text.
+/// Reads what write_actions() wrote. Returns nothing for another text.
 std::optional<std::vector<Action>> read_actions(std::string_view text);
 
-/// What does not match between the lists of a pipeline's ranks, named; empty: nothing. From each rank to each other, messages are
-/// received as they are sent, and no pass waits for ever for what another rank makes. A list may be another rank's own opinion.
+/// What does not match between the lists of a pipeline's ranks, in words; empty: everything matches. Messages must be received in
+/// the order in which they are sent. No pass may wait for ever for what another rank makes. A list may be what another rank
+/// computed for itself.
 std::vector<std::string> mismatches_of(const std::vector<std::vector<Action>>& lists, const StageMap& map);
 
 }  // namespace lockstep::layout

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a rank does in a step, as data: a list of actions that the runner executes, and that can be checked and drawn without
+// What a rank does in a step, as data: a list of actions that the runner executes. The list can be checked and drawn without
 // executing it. A rank has one chunk of the model or several.
 
 #include <cstdint>
@@ -25,19 +25,20 @@ struct Action {
     input_backward,    ///< gradients of the chunk's input, of norms and of the embedding
     weight_backward,   ///< gradients of the blocks' matrices and their biases
     receive_input,     ///< from the rank that has the chunk's predecessor
-    send_output,       ///< to the rank that has its successor
-    receive_gradient,  ///< of the output, from there
-    send_gradient      ///< of the input
+    send_output,       ///< to the rank that has the chunk's successor
+    receive_gradient,  ///< of the chunk's output, from the successor's rank
+    send_gradient      ///< of the chunk's input, to the predecessor's rank
   } kind;
   Microbatch microbatch;
-  int chunk = 0;  ///< of the rank's, which are in the model's order
+  int chunk = 0;  ///< number among the rank's chunks, which are in the model's order
   friend bool operator==(const Action&, const Action&) = default;
 };
 std::string to_string(const Action& action);
 
 /// What is wrong with a rank's list; empty: nothing. Each of a chunk's passes and messages goes through the micro-batches of a
-/// step in order, each once, and behind what it needs. Sums over micro-batches have that order: in another one their bits would
-/// differ. A chunk without embedding (head) and without messages has its neighbour on this rank.
+/// step in order. Each comes once, and behind what it needs. Sums over micro-batches have that order: in another order their bits
+/// would differ. A chunk that has no embedding and receives no input has the chunk before it on the same rank. A chunk that has
+/// no head and sends no output has the chunk behind it there.
 std::vector<std::string> problems_of(const std::vector<Action>& actions, const std::vector<Chunk>& chunks, int microbatches);
 
 }  // namespace lockstep::layout

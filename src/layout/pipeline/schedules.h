@@ -1,7 +1,8 @@
 #pragma once
 
-// The pipeline's schedules by name, as ParallelPlan::schedule gives it: each says which rank has which stages and makes every
-// rank's passes; messages follow from them (passes.h). A new one is a function and a row of the table in schedules.cpp.
+// The pipeline's schedules by name, as ParallelPlan::schedule gives it. Each schedule says which rank has which stages and makes
+// every rank's passes. Messages follow from the passes (passes.h). A new schedule is a function and a row of the table in
+// schedules.cpp.
 
 #include <span>
 #include <string_view>
@@ -15,15 +16,15 @@ namespace lockstep::layout {
 
 struct PipelineShape {
   int ranks = 1;         ///< p
-  int chunks = 1;        ///< v, of the model on each rank
-  int microbatches = 1;  ///< m, of a step
+  int chunks = 1;        ///< v, the model's chunks on each rank
+  int microbatches = 1;  ///< m, of a step on each data-parallel rank
 };
 
 struct NamedSchedule {
   std::string_view name;
   std::string_view about;  ///< a few words
   enum class Chunks : std::uint8_t { one, several, vee } chunks;
-  /// Micro-batches that it needs for each rank; 0: any number will do.
+  /// The micro-batches that the schedule needs for each rank; 0: any number will do.
   int least_microbatches;
   /// Makes the passes of each rank.
   std::vector<std::vector<StagePass>> (*passes)(const PipelineShape& shape);
@@ -44,19 +45,19 @@ const NamedSchedule* find_schedule(std::string_view name);
 
 /// Chunks a rank where the user names no number.
 int usual_chunks(const NamedSchedule& schedule, int ranks);
-/// What is wrong with the numbers for the schedule, by the names of settings; empty: nothing.
+/// What is wrong with the numbers in `shape` for the schedule, by the names of settings. Empty: nothing.
 std::vector<Problem> check(const NamedSchedule& schedule, const PipelineShape& shape,
                            const PlanGrammar& say = settings_grammar());
 
 StageMap stage_map(const NamedSchedule& schedule, const PipelineShape& shape);
 StageMap stage_map(const ParallelPlan& plan);
-/// Every rank's list. Throws BrokenRule where check() finds a problem.
+/// Every rank's list of actions. Throws BrokenRule where check() finds a problem.
 std::vector<std::vector<Action>> actions_of(const NamedSchedule& schedule, const PipelineShape& shape);
 std::vector<std::vector<Action>> actions_of(const ParallelPlan& plan);
-/// Whether some rank makes weight gradients later than the input's.
+/// Whether some rank makes weight gradients later than the gradient of the input.
 bool makes_weights_later(const ParallelPlan& plan);
 
-/// The chunks of a rank, of a model whose blocks are cut into the map's stages: `split` blocks each.
+/// The chunks of a rank. `split`: how many of the model's blocks each of the map's stages has.
 std::vector<Chunk> chunks_of(const StageMap& map, int rank, const std::vector<std::int64_t>& split);
 /// The chunks of a rank, of a model of `layers` blocks that are cut evenly.
 std::vector<Chunk> chunks_of(const StageMap& map, int rank, std::int64_t layers);

@@ -10,8 +10,8 @@
 
 namespace lockstep::layout {
 
-/// Seconds (or any unit) of one micro-batch's passes through a rank's whole share of the model, of which a chunk takes its part,
-/// and of a message between two ranks.
+/// Seconds (or any unit) of one micro-batch's passes, and of a message between two ranks. The passes go through a rank's whole
+/// share of the model. Each chunk takes an even part of their time.
 struct PassSeconds {
   double forward = 1, input_backward = 1, weight_backward = 1;
   double message = 0;
@@ -25,22 +25,22 @@ struct TimedPass {
 struct Timeline {
   std::vector<std::vector<TimedPass>> ranks;  ///< of each rank, in order; messages are left out
   double makespan = 0;                        ///< until the last rank is done
-  /// Not empty: these ranks wait for each other for ever. Which pass of each waits for which.
+  /// Not empty: ranks wait for each other for ever. Each text says which pass of a rank waits for which.
   std::vector<std::string> deadlock;
 };
 
-/// `actions`: of each rank. A rank goes through its list in order and waits with a pass for what this needs; messages go
-/// meanwhile.
+/// Runs the lists of all ranks, `actions`, in simulated time. A rank goes through its list in order. Each pass waits for what it
+/// needs. Messages go meanwhile.
 Timeline simulate(const std::vector<std::vector<Action>>& actions, const StageMap& map, const PassSeconds& seconds = {});
-/// `stages`: seconds of one micro-batch's passes through each stage, and of a message that it sends.
+/// As above, with seconds by stage: of one micro-batch's passes through the stage, and of a message that the stage sends.
 Timeline simulate(const std::vector<std::vector<Action>>& actions, const StageMap& map, const std::vector<PassSeconds>& stages);
 
-/// The part of all ranks' time, from 0 to 1, in which they wait. Nothing takes no time: 0.
+/// The part of all ranks' time, from 0 to 1, in which they wait. It is 0 for an empty timeline.
 double bubble(const Timeline& timeline);
-/// The same of one rank's time, until the last rank is done.
+/// The part of one rank's time in which it waits, until the last rank is done.
 double bubble(const Timeline& timeline, int rank);
-/// The most activations that a rank's list keeps at a time, until weight gradients are made: in micro-batches of the rank's whole
-/// share of the model, which has `chunks` chunks.
+/// The most activations that a rank's list keeps at a time, until weight gradients are made. The unit is one micro-batch's
+/// activations of the rank's whole share of the model, which has `chunks` chunks.
 double peak_activations(const std::vector<Action>& actions, int chunks);
 /// Messages that the list sends.
 int messages_sent(const std::vector<Action>& actions);

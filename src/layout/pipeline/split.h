@@ -19,11 +19,11 @@ struct PartCosts {
 
 /// Blocks of each stage, as even as they can be.
 std::vector<std::int64_t> even_split(int stages, std::int64_t layers);
-/// Blocks of each stage so that the rank with the most work has as little as can be; of a rank's stages likewise. No stage is
-/// without a block. Throws BrokenRule for fewer layers than stages.
+/// Blocks of each stage, so that the rank with the most work has as little as can be. Then a rank's blocks are divided over its
+/// stages in the same way. No stage is without a block. Throws BrokenRule for fewer layers than stages.
 std::vector<std::int64_t> balanced_split(const StageMap& map, std::int64_t layers, const PartCosts& costs);
 
-/// "4,4,3,1"; nothing for another text.
+/// Reads "4,4,3,1". Returns nothing for another text.
 std::optional<std::vector<std::int64_t>> split_from(std::string_view text);
 std::string to_string(const std::vector<std::int64_t>& split);
 

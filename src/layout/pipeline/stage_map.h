@@ -1,7 +1,7 @@
 #pragma once
 
-// Which rank of a pipeline has which stages of the model. A stage is what a rank has as one chunk; a rank's chunks are its stages
-// in the model's order.
+// Which rank of a pipeline has which stages of the model. A rank has a stage as one chunk. A rank's chunks are its stages in the
+// model's order.
 
 #include <vector>
 
@@ -15,7 +15,7 @@ struct Neighbours {
 
 class StageMap {
  public:
-  /// `rank_of`: of each stage, in the model's order. Throws BrokenRule where one of `ranks` ranks has no stage, or a stage is
+  /// `rank_of`: each stage's rank, in the model's order. Throws BrokenRule where one of `ranks` ranks has no stage, or a stage is
   /// with none of them.
   StageMap(int ranks, std::vector<int> rank_of);
   /// Chunk c of rank r is stage c ranks + r (Narayanan et al. 2021, section 2.2).

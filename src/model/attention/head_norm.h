@@ -14,14 +14,14 @@ class HeadNorm {
  public:
   explicit HeadNorm(const Context& context) : context_(context) {}
   bool used() const { return context_.dims.qk_norm && !context_.dims.qk_norm_whole; }
-  /// to [R, n D] of `heads` [R, n D], which may be `to`; keeps stats [n R, 2].
+  /// to [R, n D] = the norms of `heads` [R, n D], which may be `to`. Keeps stats [n R, 2].
   void forward(const Tensor& to, const Tensor& stats, const Tensor& heads, const Tensor& gain) const;
-  /// Queries and keys of `qkv` [R, (H+2K) D] as attention reads them, in saved.qk; keeps saved.qk_stats.
+  /// Normalises queries and keys of `qkv` [R, (H+2K) D] into saved.qk, as attention reads them. Keeps saved.qk_stats.
   void forward(const LayerWeights& w, const BlockSaved& saved, const Tensor& qkv) const;
-  /// d_qkv [R, (H+2K) D]: the gradients of what attention has read on entry, of what the product has made on return.
+  /// d_qkv [R, (H+2K) D]: on entry the gradients of what attention has read, on return of what the product has made.
   void backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const BlockSaved& saved,
                 const Tensor& d_qkv) const;
-  /// Where the heads of keys begin in the statistics of `rows` tokens.
+  /// The part of `stats`, those of `rows` tokens, that belongs to the heads of keys.
   Tensor key_stats(const Tensor& stats, std::int64_t rows) const;
 
  private:

@@ -8,14 +8,14 @@
 
 namespace lockstep::model {
 
-/// The table that `config` asks for: [T_max, D], and behind it another of layers that see the window alone, where these turn by
-/// a theta of their own. Its values are there after compute_angles(), which follows the arena's commit().
+/// Declares the table of angles that `config` asks for: [T_max, D]. Where layers that see the window alone turn by a theta of
+/// their own, their table lies behind it. The values are there after compute_angles(), which follows the arena's commit().
 void declare_angles(Arena& arena, Mirror& angles, const arch::ModelConfig& config);
 void compute_angles(const Context& context);
 
-/// Turns heads x [R, n D] of the pass' tokens in place. `local`: of a layer that sees the window alone.
+/// Turns heads x [R, n D] of the pass' tokens in place. `local`: the layer sees the window alone.
 void rotate(const Context& context, const Tensor& x, const Pass& pass, bool local);
-/// The gradient's way back.
+/// Turns the gradient of turned heads back, in place.
 void rotate_back(const Context& context, const Tensor& x, const Pass& pass, bool local);
 
 }  // namespace lockstep::model

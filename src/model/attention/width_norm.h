@@ -1,7 +1,7 @@
 #pragma once
 
 // RMSNorm of the queries of all heads together, and of all keys, before they are turned (OLMo 2). Tensor ranks have some of the
-// heads each: their sums of squares, and on the way back of products, are added over the ranks (ops/split_norm). R rows of
+// heads each. Their sums of squares, and on the way back of products, are added over the ranks (ops/split_norm). R rows of
 // tokens, H heads and K key/value heads of this rank, D head size.
 
 #include <vector>
@@ -17,14 +17,14 @@ class WidthNorm {
  public:
   explicit WidthNorm(const Context& context);
   bool used() const { return context_.dims.qk_norm_whole; }
-  /// Queries and keys of `qkv` [R, (H+2K) D] as attention reads them, in saved.qk; keeps saved.qk_stats.
+  /// Normalises queries and keys of `qkv` [R, (H+2K) D] into saved.qk, as attention reads them. Keeps saved.qk_stats.
   void forward(const LayerWeights& w, const BlockSaved& saved, const Tensor& qkv, const Scratch& scratch) const;
-  /// d_qkv [R, (H+2K) D]: the gradients of what attention has read on entry, of what the product has made on return.
+  /// d_qkv [R, (H+2K) D]: on entry the gradients of what attention has read, on return of what the product has made.
   void backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const BlockSaved& saved, const Tensor& d_qkv,
                 const Scratch& scratch) const;
 
  private:
-  /// Queries, or keys: which columns of theirs this rank sums, each range by itself.
+  /// Queries, or keys: the columns that this rank sums, each range by itself.
   struct Side {
     arch::Role gain;
     std::int64_t features;                ///< of the whole model
@@ -33,7 +33,7 @@ class WidthNorm {
     std::vector<layout::Range> products;  ///< with the gradient
     layout::Range complete = {};          ///< what the mean product is taken away of
   };
-  /// For queries and keys of `rows` rows: a row for each range.
+  /// Memory for the sums of queries and keys of `rows` rows: a row for each range.
   Tensor sums(const Scratch& scratch, std::int64_t rows) const;
   /// A side's columns of the sums: the queries' come first.
   layout::Range places(const Side& side, std::int64_t rows) const;

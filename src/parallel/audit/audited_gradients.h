@@ -1,7 +1,8 @@
 #pragma once
 
-// In front of a gradient store: sums up what a step's first micro-batch gives each tensor, before anything else is added to it or
-// it is reduced over ranks. Gradients of a micro-batch that is done again for another replica end here.
+// A store in front of another gradient store. It takes checksums of what a step's first micro-batch gives each tensor. It does so
+// before anything else is added to the gradient and before ranks reduce it. Gradients of a micro-batch that is done again for
+// another replica end here.
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +20,7 @@ namespace lockstep::parallel {
 
 /// Where gradients are made again.
 struct AuditMemory {
-  /// Units that are done in turn have one place, and what a tied matrix gets from the head another one.
+  /// Units that are done in turn share one place. What a tied matrix gets from the head has another one.
   void declare(Arena& arena, const std::vector<layout::Unit>& units, const GradientWork& work);
   bool any() const { return !places.empty(); }
 
@@ -37,7 +38,7 @@ class AuditedGradients final : public GradientStore {
   enum class Passes : std::uint8_t { plain, own, again };
   /// `tokens` [n] i32 of the first micro-batch, in host memory until the passes are over.
   void listen(Passes passes, const Tensor& tokens = {});
-  /// The passes are over. Returns checksums, by tensor, until listen() is called for such passes again.
+  /// Called when the passes are over. Returns their checksums by tensor, until listen() is called for such passes again.
   std::vector<std::int64_t>& sums(Passes passes);
   /// The name of tensor `index` of sums().
   const std::string& name(std::size_t index) const { return names_[index]; }
@@ -53,7 +54,7 @@ class AuditedGradients final : public GradientStore {
 
  private:
   std::vector<std::int64_t>& of(Passes passes) { return passes == Passes::again ? again_ : own_; }
-  /// The token table's rows where they lie apart, of the first micro-batch's tokens.
+  /// Takes the checksum of the token table's rows, where these lie apart: of the first micro-batch's tokens.
   void sum_rows();
 
   GradientStore& whole_;
@@ -61,10 +62,10 @@ class AuditedGradients final : public GradientStore {
   const std::vector<layout::Unit>& units_;
   ops::Ops& ops_;
   std::optional<arch::TokenTable> table_;  ///< where the rank has one
-  std::vector<std::size_t> first_;         ///< by unit: of its tensors among the sums
+  std::vector<std::size_t> first_;         ///< by unit: the number of its first tensor in the sums
   std::vector<std::string> names_;
   std::vector<std::int64_t> own_, again_;
-  std::vector<Tensor> open_;  ///< by unit: the first micro-batch's
+  std::vector<Tensor> open_;  ///< by unit: its gradient, open for the first micro-batch
   Passes passes_ = Passes::plain;
   Tensor tokens_, rows_;  ///< rows_: open for the first micro-batch, apart from the unit
 };

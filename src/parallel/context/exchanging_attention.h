@@ -1,9 +1,10 @@
 #pragma once
 
-// Context parallelism by exchange (DeepSpeed-Ulysses: Jacobs et al. 2023): while attention runs, each rank has all positions of a
-// part of the heads, and the key/value heads that these read. Heads need not divide; a key/value head may be at several ranks.
+// Context parallelism by exchange (DeepSpeed-Ulysses: Jacobs et al. 2023). While attention runs, each rank has all positions of a
+// part of the heads, and the key/value heads that these read. The heads need not be a multiple of the ranks. A key/value head may
+// be at several ranks.
 //
-// Ranks on several hosts exchange inside each host alone, so that a rank gets all positions of its host, and these attend
+// Ranks on several hosts exchange inside each host alone. So a rank gets all positions of its host. These positions attend
 // together round a ring of hosts.
 
 #include "layout/range.h"
@@ -16,7 +17,7 @@ class ExchangingAttention final : public SplitAttention {
   /// `rank` of `ranks` ranks that divide `positions` positions. Neighbouring ranks lie on one of `hosts` hosts, as many on each.
   /// `canonical`: only with one host.
   ExchangingAttention(std::int64_t positions, int rank, int ranks, int hosts = 1, bool canonical = false);
-  /// With several hosts `group` is divided: collective.
+  /// Divides `group` where there are several hosts. Collective then.
   void connect(comm::Communicator& group) override;
 
   void declare(Arena& arena, AttentionSaved& saved, const AttentionSizes& sizes) const override;
@@ -36,19 +37,19 @@ class ExchangingAttention final : public SplitAttention {
   /// The sizes inside, of this rank's heads.
   layout::ShardedDims dims_inside(const layout::ShardedDims& outside) const;
   void declare_heads(Arena& arena, AttentionTensors& of, const AttentionSizes& sizes, DType of_keys) const;
-  /// The call that attention gets: all positions, this rank's heads.
+  /// The call for attention inside: all positions, this rank's heads.
   AttentionCall inside(const AttentionCall& call) const;
   void connect_exchange(comm::Communicator& group);
   /// own = this rank's rows of the sum over ranks of `part`, for which each has some key/value heads of all rows. All f32.
   void add_heads(ops::Ops& ops, const Tensor& own, const Tensor& part, std::int64_t samples);
 
-  ops::Positions together_;                                   ///< of the ranks that exchange
-  int host_;                                                  ///< of hosts
-  std::unique_ptr<ContextAttention> inner_;                   ///< of this rank's heads, with other hosts where there are any
+  ops::Positions together_;                                   ///< the positions that the ranks which exchange have together
+  int host_;                                                  ///< the number of this rank's host
+  std::unique_ptr<ContextAttention> inner_;                   ///< attends with this rank's heads, and with other hosts
   std::unique_ptr<comm::Communicator> of_host_, over_hosts_;  ///< where there are several hosts
   RowExchange exchange_;
-  RowExchange::Columns query_, kv_;  ///< that each rank has inside, of matrices that lie outside
-  AttentionTensors d_;               ///< inside
+  RowExchange::Columns query_, kv_;  ///< the columns of outside matrices that each rank has inside
+  AttentionTensors d_;               ///< gradients inside
   bool canonical_;
   Tensor key_sums_;  ///< [all rows, kv] f32, in canonical mode where ranks share key/value heads
 };

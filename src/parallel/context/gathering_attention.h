@@ -13,7 +13,7 @@ class GatheringAttention final : public SplitAttention {
 
   void declare(Arena& arena, AttentionSaved& saved, const AttentionSizes& sizes) const override;
   void declare(Arena& arena, const AttentionSizes& sizes) override;
-  /// What forward() uses of that.
+  /// Declares only the memory that forward() uses.
   void declare_forward(Arena& arena, const AttentionSizes& sizes);
   void forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) override;
   void backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& x, const AttentionSaved& saved,
@@ -30,7 +30,7 @@ class GatheringAttention final : public SplitAttention {
     Tensor lse(const AttentionSaved& saved) const;
   };
   Run run_of(const AttentionCall& call, std::int64_t all, std::int64_t own, std::int64_t count) const;
-  /// all [all rows, columns], in the order of positions, of every rank's own rows.
+  /// all [all rows, columns] = every rank's own rows, in the order of positions.
   void gather(ops::Ops& ops, const Tensor& all, const Tensor& own, std::int64_t samples);
   /// Adds the gradient of the first keys of a sample to `sums`, where ranks' rows lie rank by rank.
   void add(ops::Ops& ops, const Tensor& sums, const Tensor& part, std::int64_t sample, std::int64_t samples) const;
@@ -38,7 +38,7 @@ class GatheringAttention final : public SplitAttention {
   void scatter(ops::Ops& ops, const Tensor& own, const Tensor& sums, std::int64_t samples);
   /// How many elements each rank has of a matrix of `columns` columns with the rows of all ranks.
   const std::vector<std::int64_t>& elements_of_ranks(std::int64_t samples, std::int64_t columns);
-  /// Rows of all ranks before a rank's.
+  /// The number of rows that ranks before `rank` have.
   std::int64_t before(int rank, std::int64_t samples) const;
 
   Tensor delta_;              ///< [own rows, ops::delta_columns] f32

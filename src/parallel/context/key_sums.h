@@ -13,16 +13,16 @@ namespace lockstep::parallel {
 
 class KeySums {
  public:
-  /// Ranks share none.
+  /// For ranks that share no key/value head.
   KeySums() = default;
   /// `all`: key/value heads of the model.
   KeySums(const layout::ShardedDims& dims, std::int64_t all, int context_ranks);
-  /// For at most `rows` rows.
+  /// Declares memory for at most `rows` rows.
   void declare(Arena& workspace, std::int64_t rows);
 
-  /// `d` with other room for what attention makes of the gradients of keys and values, where ranks share a head.
+  /// Returns `d`, with other memory for the gradients of keys and values where ranks share a head.
   AttentionTensors begin(ops::Ops& ops, const AttentionTensors& d) const;
-  /// Adds what is there over the ranks inside of `boundary`, and leaves d.k and d.v.
+  /// Sums the gradients over the ranks inside of `boundary`, and leaves them in d.k and d.v.
   void finish(ops::Ops& ops, Boundary& boundary, const AttentionTensors& d) const;
 
  private:

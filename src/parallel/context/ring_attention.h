@@ -20,7 +20,7 @@ class RingAttention final : public SplitAttention {
                 const AttentionCall& call) override;
 
  private:
-  /// Rows of keys, and as many of values, one behind the other in one message.
+  /// Rows of keys and as many rows of values, one behind the other in one message.
   struct Pair {
     Tensor both, k, v;
   };
@@ -29,7 +29,7 @@ class RingAttention final : public SplitAttention {
     comm::Request sent, received;
     void join(ops::Ops& ops);
   };
-  /// Queries of one run of a sample's, and keys of one run that another rank may have.
+  /// Queries of one run of a sample, and keys of one run that another rank may have.
   struct Block {
     std::int64_t row, key_row;  ///< among the rank's own rows, among those of the keys' rank
     ops::AttentionShape shape;
@@ -47,14 +47,15 @@ class RingAttention final : public SplitAttention {
   /// The rank whose keys this rank has after `hops` hops.
   int origin(int hops) const { return (rank_ + ranks_ - hops % ranks_) % ranks_; }
   Pair pair(const Tensor& memory, int from, std::int64_t samples) const;
-  /// The keys and values of a hop, and their gradient's sums: memory of which ranks' parts take turns.
+  /// The keys and values of a hop, and the sums of their gradients. Ranks' parts take turns in this memory.
   Pair keys_at(int hop, std::int64_t samples) const { return pair(keys_[hop % 2], origin(hop), samples); }
   Pair sums_at(int turn, int hop, std::int64_t samples) const { return pair(sums_[turn % 3], origin(hop), samples); }
-  /// The rank's own keys and values, from where they set out.
+  /// Puts the rank's own keys and values where their way round the ring begins.
   void set_out(ops::Ops& ops, const AttentionTensors& x, std::int64_t samples);
   /// Starts to send what this hop reads and to receive what the next one does.
   Passing pass_keys(int hop, std::int64_t samples);
-  /// f32, where results or gradients of queries are summed: themselves, or memory that is rounded to them in the end.
+  /// Where `rows`, results or gradients of queries, are summed in f32: `rows` themselves, or memory that is rounded to them in
+  /// the end.
   Tensor sums_of(const Tensor& rows) const { return rows.dtype == DType::f32 ? rows : wide_.slice_rows(0, rows.rows()); }
 
   Tensor keys_[2];  ///< [2 most rows, kv]: of this hop and the next

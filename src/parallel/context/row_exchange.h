@@ -22,16 +22,17 @@ class RowExchange {
     group_ = &group;
     purpose_ = purpose;
   }
-  /// For messages of at most so many elements of all ranks together, `type` each.
+  /// Declares memory for messages of at most `elements` elements of `type`, all ranks' together.
   void declare(Arena& arena, std::int64_t elements, DType type);
 
-  /// all [all rows, this rank's columns] of every rank's own [its rows, all columns]. Collective, as outwards() is.
+  /// all [all rows, this rank's columns] = those columns of every rank's own [its rows, all columns]. Collective, as outwards()
+  /// is.
   void inwards(ops::Ops& ops, const Tensor& all, const Tensor& own, const Columns& columns, const SplitRows& rows);
-  /// The way back; what several ranks have of a column is summed.
+  /// The reverse of inwards(). Where several ranks have a column, their values are summed.
   void outwards(ops::Ops& ops, const Tensor& own, const Tensor& all, const Columns& columns, const SplitRows& rows);
 
  private:
-  /// sent_, of which outgoing_[r] elements are for rank r, to received_, of which incoming_[r] are from it.
+  /// Sends outgoing_[r] elements of sent_ to rank r. received_ gets incoming_[r] elements from rank r.
   void exchange(ops::Ops& ops);
   std::int64_t& outgoing(int rank) { return outgoing_[static_cast<std::size_t>(rank)]; }
   std::int64_t& incoming(int rank) { return incoming_[static_cast<std::size_t>(rank)]; }

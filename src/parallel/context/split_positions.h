@@ -14,8 +14,8 @@
 
 namespace lockstep::parallel {
 
-/// The positions of rank `rank` of `ranks`: where `positions` are cut into 2 ranks parts, parts rank and 2 ranks - 1 - rank. A
-/// single rank has all.
+/// The positions of rank `rank` of `ranks`. `positions` are cut into 2 ranks parts; the rank has parts `rank` and 2 ranks - 1 -
+/// rank. A single rank has all.
 ops::Positions split_positions(std::int64_t positions, int rank, int ranks);
 
 /// Fills `parts`, by rank, with the positions of each rank among `positions`, as split_positions() says.
@@ -37,8 +37,8 @@ class DocumentSplit {
   };
   std::vector<Part> parts_;
 };
-/// Whether ranks that attend so are dealt positions by documents: where each has all positions inside, or hosts have neighbours
-/// together, positions stay in zigzag.
+/// Whether ranks that attend by `method` are dealt positions by documents. Positions stay in zigzag where each rank has all
+/// positions inside, or where the ranks of a host have neighbouring positions together.
 bool splits_by_documents(layout::ContextMethod method);
 
 /// Calls visit(first of all rows, first of the rank's rows, count) for each run of neighbours in `samples` samples. The rank's
@@ -54,8 +54,8 @@ void for_runs(const ops::Positions& own, std::int64_t positions, std::int64_t sa
   }
 }
 
-/// Rows of `samples` samples of `positions` positions, of which rank r has `parts[r]`. Those of one rank lie sample by sample,
-/// all of them in the order of positions.
+/// The rows of `samples` samples of `positions` positions. Rank r has the positions `parts[r]` of each sample. The rows of one
+/// rank lie sample by sample. So do the rows of all ranks, each sample's in the order of positions.
 struct SplitRows {
   std::span<const ops::Positions> parts;
   std::int64_t positions, samples;
@@ -72,19 +72,19 @@ struct SplitRows {
   const ops::Positions& of(int rank) const { return parts[static_cast<std::size_t>(rank)]; }
 };
 
-/// A way to attend where ranks divide the positions so. Every call is for whole samples.
+/// A way to attend where ranks divide positions as split_positions() or DocumentSplit says. Every call is for whole samples.
 class SplitAttention : public ContextAttention {
  public:
   SplitAttention(std::int64_t positions, int rank, int ranks);
   void connect(comm::Communicator& group) override { group_ = &group; }
 
  protected:
-  /// What the ranks of a group have, of a sample's positions those that they have together.
+  /// What each rank of a group has of the positions that the group has together.
   struct Share {
-    std::int64_t positions;             ///< together
-    std::vector<ops::Positions> parts;  ///< by rank, counted among these
+    std::int64_t positions;             ///< of a sample, which the ranks have together
+    std::vector<ops::Positions> parts;  ///< by rank, numbered among the group's positions
     int rank;
-    ops::Positions own;  ///< the rank's part, as the sample counts
+    ops::Positions own;  ///< the rank's part, numbered in the whole sample
   };
   explicit SplitAttention(Share share);
   SplitAttention(const SplitAttention&) = delete;
@@ -99,7 +99,7 @@ class SplitAttention : public ContextAttention {
     split_rows(samples).for_runs(rank, visit);
   }
   void demand_own(const AttentionCall& call) const;
-  /// What follows is about the positions that this call's ranks have.
+  /// Takes over the positions by rank of `call`. positions_of() and what is built on it follow them from now on.
   void take_parts(const AttentionCall& call);
 
   std::int64_t positions_;  ///< of a sample, those that the ranks have together
@@ -107,7 +107,7 @@ class SplitAttention : public ContextAttention {
   comm::Communicator* group_ = nullptr;
 
  private:
-  std::vector<ops::Positions> parts_;  ///< in zigzag; of sizes that all calls' parts have
+  std::vector<ops::Positions> parts_;  ///< in zigzag; the parts of all calls have the same sizes
   std::span<const ops::Positions> now_ = parts_;
   ops::Positions own_;
 };

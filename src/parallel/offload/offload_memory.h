@@ -1,7 +1,8 @@
 #pragma once
 
-// The part of a rank's training state that lies elsewhere: weights, master copies, gradients and slots, in ranges of units.
-// Ranges pass through a few buffers. All of it is declared from sizes alone.
+// The part of a rank's training state that lies elsewhere, on a disk or in the host's memory. It has weights, master copies,
+// gradients and the optimizer's slots, in ranges of units. Ranges pass through a few buffers. All of it is declared from sizes
+// alone.
 
 #include <array>
 #include <vector>
@@ -17,11 +18,11 @@ struct OffloadColumn {
   enum class Kind : std::uint8_t { weights, masters, gradients, slot } kind = Kind::weights;
   std::size_t slot = 0;  ///< which of the slots
   DType type = DType::f32;
-  std::vector<int> numbers;  ///< by unit, in the Spill; -1: nothing
-  std::int64_t first = 0;    ///< byte of each buffer
+  std::vector<int> numbers;  ///< by unit: its tensor's number in the Spill; -1: none
+  std::int64_t first = 0;    ///< the column's first byte in each buffer
 };
 
-/// A range of a unit that is brought at a time.
+/// A range of a unit: what is brought at a time.
 struct OffloadRecord {
   UnitIndex unit;
   layout::Range range;  ///< of the unit's elements
@@ -34,15 +35,15 @@ struct OffloadMemory {
   /// What the optimizer has of each weight, where that lies elsewhere.
   struct Needs {
     layout::Tier tier = layout::Tier::device;
-    bool masters = false;  ///< copies in f32; the weights are their own otherwise
+    bool masters = false;  ///< there are copies in f32; otherwise the weights are the masters
     DType slot_type = DType::f32;
     int slots = 0;
   };
-  /// `cut`: which part of each of `units` this rank has. `others`: columns that other owners have declared, those of weights and
-  /// gradients.
+  /// `cut`: which part of each of `units` this rank has. `others`: the columns of weights and gradients, which other owners have
+  /// declared.
   void declare(Arena& device, const std::vector<layout::Unit>& units, const layout::StateCut& cut, const Needs& needs,
                std::vector<OffloadColumn> others, const OffloadOptions& options, Spill& spill);
-  /// Something is offloaded.
+  /// Whether something is offloaded.
   bool used() const { return !columns.empty(); }
 
   Spill* spill = nullptr;
@@ -52,7 +53,7 @@ struct OffloadMemory {
   std::array<Mirror, buffer_count> buffers;  ///< u8
 };
 
-/// Declares one tensor of each unit, or of each that is trained: what the rank has of it.
+/// Declares what the rank has of each unit, or of each unit that is trained, as a tensor. Returns the tensors' numbers by unit.
 std::vector<int> declare_units(Spill& spill, const std::vector<layout::Unit>& units, const layout::StateCut& cut,
                                const Spill::Needs& like, bool trained_alone = false);
 

@@ -1,9 +1,9 @@
 #pragma once
 
 // Gradients that lie elsewhere when a unit's backward pass is done. Memory has those of a few units, in places that take turns.
-// After a unit's last micro-batch its gradient is reduced over ranks. What this rank needs of it is told to who takes the norm,
-// and put away. After an earlier micro-batch the rank's own sum is put away, and read ahead of the next one. All of this goes on
-// under the backward pass of the units that follow. Sums are made as for gradients in memory, in the same order.
+// After a unit's last micro-batch its gradient is reduced over ranks. What this rank needs of it goes to the norm and is put
+// away. After an earlier micro-batch the rank's own sum is put away. It is read again ahead of the next micro-batch. All of this
+// goes on under the backward pass of the units that follow. Sums are made as for gradients in memory, in the same order.
 
 #include <functional>
 #include <optional>
@@ -23,7 +23,8 @@ struct OffloadedGradientMemory {
   Spill* spill = nullptr;
   layout::StateCut cut;
   std::vector<UnitIndex> order;  ///< units that get gradients here
-  /// Units that take turns in places: blocks; the ends of the model; a tied matrix, which waits for both of its parts.
+  /// Units that take turns in places. One ring has the blocks, one the ends of the model. A tied matrix has its own, for it waits
+  /// for both of its parts.
   struct Ring {
     std::vector<UnitIndex> units;
     std::vector<Mirror> wholes;  ///< u8: a unit's gradient
@@ -31,20 +32,20 @@ struct OffloadedGradientMemory {
     bool stays() const { return units.size() <= wholes.size(); }
   };
   std::vector<Ring> rings;
-  std::vector<int> sums;   ///< by unit, in the Spill: between micro-batches; -1: it stays in memory
-  std::vector<int> helds;  ///< by unit: of the last step
+  std::vector<int> sums;   ///< by unit: number in the Spill of its sum between micro-batches; -1: it stays in memory
+  std::vector<int> helds;  ///< by unit: number in the Spill of what this rank needs of the last step's gradient
   UnitIndex tied_unit{-1};
   TiedSide side = TiedSide::both;
   std::optional<TiedMatrixMemory> tied;
 };
 
-/// Whether such gradients can lie elsewhere: units are done with one after another, and what ranks add up is a step's.
+/// Whether gradients of such work can lie elsewhere. Units must be done one after another, and ranks must add up a step's sums.
 bool offload_gradients(const GradientWork& work);
 
 class OffloadedGradients final : public GradientStore {
  public:
-  /// `complete`: is told each unit's gradient when it is that of all ranks, f32, what this rank needs. The references outlive the
-  /// store.
+  /// `complete` gets what this rank needs of each unit's gradient, f32, once it is summed over all ranks. The references outlive
+  /// the store.
   using Complete = std::function<void(UnitIndex, const Shard&)>;
   OffloadedGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, int microbatches,
                      const OffloadedGradientMemory& memory, const GradientGroups& groups, ops::Ops& ops,
@@ -56,7 +57,7 @@ class OffloadedGradients final : public GradientStore {
   Tensor open_rows(Microbatch microbatch) override;
   void close(UnitIndex unit, Microbatch microbatch) override;
   void finish() override;
-  /// No tensor: the state brings it.
+  /// A shard without a tensor: OffloadedState brings the gradient.
   Shard shard(UnitIndex unit) override { return {{}, entry(unit).held.first}; }
   double exposed_seconds() const override { return exposed_seconds_; }
   double overlappable_seconds() const override { return overlappable_seconds_; }
@@ -68,7 +69,7 @@ class OffloadedGradients final : public GradientStore {
     layout::Range held = {};
     std::vector<std::int64_t> counts = {};  ///< what each rank needs, where each needs another part
     std::vector<layout::Range> gaps = {};   ///< elements of no parameter
-    int opened = 0, closed = 0;             ///< micro-batches that have done so in this step
+    int opened = 0, closed = 0;             ///< micro-batches of this step that were opened, closed
   };
   /// Where one unit's gradient lies at a time.
   struct Place {
@@ -87,15 +88,15 @@ class OffloadedGradients final : public GradientStore {
   bool scatters() const { return !memory_.cut.whole() && memory_.cut.copies == 1; }
   Tensor whole(const Place& place);
   Tensor held(const Place& place);
-  /// The place of a unit: where it lies, or the next one that is free, in which its sum is on its way when it `accumulates`. Null
-  /// when none is free.
+  /// Finds a place for a unit: where it lies, or the next free place. When it `accumulates`, a free place is being filled with
+  /// the unit's sum. Null when none is free.
   Place* take_place(UnitIndex unit, bool accumulates);
   void read_ahead(UnitIndex unit, Microbatch microbatch);
   void reduce(Place& place);
-  /// What is being reduced is there, and goes on its way.
+  /// Waits for the reduction in `place`, if there is one, and puts the result away.
   void arrived(Place& place);
   void put_away(Place& place);
-  /// Whatever is under way in it is done.
+  /// Waits for whatever is under way in `place`.
   void release(Place& place);
 
   const OffloadedGradientMemory& memory_;

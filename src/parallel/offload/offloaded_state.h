@@ -1,8 +1,8 @@
 #pragma once
 
-// Training state of which some kinds lie elsewhere, in ranges (ZeRO-Infinity: Rajbhandari et al. 2021): a visit brings each range
-// into one of a few buffers, while the one before is in use and the one before that is written back. Visits that need none of
-// them find what lies in memory, a unit at a time.
+// Training state of which some kinds lie elsewhere, in ranges (ZeRO-Infinity: Rajbhandari et al. 2021). A visit brings each range
+// into one of a few buffers. Meanwhile the range before is in use, and the one before that is written back. Visits that need no
+// such kind find the state in memory, a unit at a time.
 
 #include "parallel/offload/offload_memory.h"
 #include "parallel/zero/resident_state.h"
@@ -17,7 +17,7 @@ class OffloadedState final : public ResidentState {
   bool stays(const Use& use) const override;
 
  private:
-  /// A range that was brought, by column.
+  /// The moves of a range that is brought, by column.
   struct Buffer {
     std::vector<Spill::Move> moves;
   };

@@ -1,8 +1,8 @@
 #pragma once
 
-// What a rank keeps elsewhere between its uses (ZeRO-Infinity: Rajbhandari et al. 2021): flat tensors that are declared by name
-// first, as memory is in an arena, and then lie in one file on a disk, or in the host's memory. They are moved in ranges, each of
-// which has a checksum from when it is written until it is read.
+// What a rank keeps elsewhere between its uses (ZeRO-Infinity: Rajbhandari et al. 2021). Flat tensors are declared by name first,
+// as memory is in an arena. Then they lie in one file on a disk, or in the host's memory. They are moved in ranges. Each range
+// has a checksum from when it is written until it is read.
 
 #include <cstdint>
 #include <optional>
@@ -20,8 +20,8 @@ namespace lockstep::parallel {
 
 /// How things are offloaded; none of it changes a bit.
 struct OffloadOptions {
-  io::Path folder = ".";                  ///< of the file
-  std::int64_t range_elements = 1 << 20;  ///< that are moved at a time, at least; rounded down to whole pieces
+  io::Path folder = ".";                  ///< where the file lies
+  std::int64_t range_elements = 1 << 20;  ///< moved at a time; rounded down to whole pieces, at least one
   io::SpillWays ways = {};
 
   /// Ranges end in whole blocks of the file, whatever their type.
@@ -42,7 +42,7 @@ class Spill {
  public:
   static constexpr std::int64_t block = static_cast<std::int64_t>(io::SpillFile::block);
 
-  /// A flat tensor.
+  /// A flat tensor that is to lie elsewhere.
   struct Needs {
     layout::Tier tier = layout::Tier::disk;  ///< host or disk
     std::string what;                        ///< "master weights"
@@ -52,25 +52,25 @@ class Spill {
     DType type = DType::f32;
     std::int64_t range = 0;  ///< elements of a range: OffloadOptions::range(), or all of them
   };
-  /// Returns its number. Before open().
+  /// Returns the tensor's number. Called before open().
   int declare(const Needs& needs);
-  /// Something lies elsewhere.
+  /// Whether something lies elsewhere.
   bool used() const { return !tensors_.empty(); }
-  /// Bytes of all, or of those that are called `what`.
+  /// Bytes of all tensors, or of those that are called `what`.
   std::int64_t bytes() const { return bytes_[0] + bytes_[1]; }
   std::int64_t bytes_of(std::string_view what) const;
-  /// Memory of the host for what lies there; when all is declared.
+  /// Declares the host's memory for the tensors that lie there. Called when all tensors are declared.
   void declare_host(Arena& pinned);
 
-  /// Makes the file, where something lies in one; all tensors are zero. Once, when memory is committed. Throws UserError where
-  /// the disk refuses.
+  /// Makes the file, where a tensor lies in one; all tensors are zero. Called once, when memory is committed. Throws UserError
+  /// where the disk refuses.
   void open(const OffloadOptions& options, Stream& stream);
   /// "1.5 GiB in a file in /nvme, by io_uring with O_DIRECT"; after open().
   std::string description() const;
-  /// From now on moves to and from the file are told to `spans`, which outlives this.
+  /// Moves to and from the file are told to `spans` from now on. It outlives this.
   void observe(SpanLog& spans) { spans_ = &spans; }
 
-  /// The ranges of tensor `number` that have `elements` of it.
+  /// The whole ranges of tensor `number` that have `elements` of it.
   layout::Range cover(int number, const layout::Range& elements) const;
   /// Bytes of memory that `elements` of a type take when they are moved: whole blocks.
   static std::int64_t bytes_of(std::int64_t elements, DType type) {
@@ -81,7 +81,7 @@ class Spill {
   /// The `bytes` from byte `first` on of memory that declare() declared and that is committed.
   static Mirror part(const Mirror& declared, std::int64_t first, std::int64_t bytes);
 
-  /// One that is under way, or none.
+  /// A move of a tensor's ranges that is under way, or none.
   struct Move {
     int number = -1;
     layout::Range elements;
@@ -90,12 +90,12 @@ class Spill {
     std::optional<int> in_file;  ///< none: nothing was ever written, or it lies in the host's memory
     double begun = 0;            ///< now_seconds(), where moves are told of
   };
-  /// Begin to move whole ranges of a tensor: `memory` has bytes_of() them, and is left alone until finish().
+  /// These begin to move whole ranges of a tensor. `memory` has bytes_of() their elements, and is left alone until finish().
   Move read(int number, const layout::Range& elements, const Mirror& memory);
   Move write(int number, const layout::Range& elements, const Mirror& memory);
-  /// Until it is done; nothing when it is already. Throws SystemError when what is read is not what was written.
+  /// Waits until the move is done; does nothing when it is already. Throws SystemError when what is read is not what was written.
   void finish(Move& move);
-  /// The same where an error is on its way already.
+  /// As finish(), where an exception is on its way already: throws nothing.
   void abandon(Move& move) noexcept;
 
   const SpillTraffic& traffic() const { return traffic_; }
@@ -109,13 +109,13 @@ class Spill {
   bool on_disk(const Placed& tensor) const { return tensor.tier == layout::Tier::disk; }
   Move begin(int number, const layout::Range& elements, const Mirror& memory, bool writes);
   Tensor in_host(const Move& move) const;
-  /// check(range, its checksum in the move's memory) for each range of a move.
+  /// Calls check(range, its checksum in the move's memory) for each range of a move.
   template <class Check>
   void for_each_range(const Move& move, const Check& check);
 
   std::vector<Placed> tensors_;
   std::int64_t bytes_[2] = {};  ///< on a disk, in the host's memory
-  Tensor kept_;                 ///< u8
+  Tensor kept_;                 ///< u8: the tensors in the host's memory
   OffloadOptions options_;
   Stream* stream_ = nullptr;
   std::optional<io::SpillFile> file_;

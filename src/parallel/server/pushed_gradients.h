@@ -1,6 +1,6 @@
 #pragma once
 
-// Gradients that go to the parameter servers unit by unit while backward goes on, instead of being reduced over ranks here.
+// Gradients that go to the parameter servers unit by unit while the backward pass goes on. They are not reduced over ranks here.
 
 #include "parallel/server/worker.h"
 #include "parallel/zero/gradients.h"
@@ -15,7 +15,7 @@ struct PushOptions {
 class PushedGradients final : public GradientStore {
  public:
   /// `own`: where this worker's gradient accumulates; its group is this rank alone. The tied unit is pushed last, in finish().
-  /// Both outlive the store.
+  /// Both references outlive the store.
   PushedGradients(ZeroGradients& own, Worker& worker, const PushOptions& options)
       : own_(own), worker_(worker), options_(options) {}
 
@@ -35,7 +35,7 @@ class PushedGradients final : public GradientStore {
   PushOptions options_;
   int microbatches_ = 0;
   std::vector<bool> closed_;
-  std::size_t next_ = 0;  ///< of the worker's order
+  std::size_t next_ = 0;  ///< the next unit to push, in the worker's order
 };
 
 }  // namespace lockstep::parallel

@@ -1,7 +1,7 @@
 #pragma once
 
-// A parameter server's side: it holds its part of every unit, takes what workers push in the order in which they come, and gives
-// them the weights. What becomes of a push is its caller's decision (train/server).
+// A parameter server's side. The server holds its part of every unit. It takes what workers push in the order in which it comes,
+// and gives them the weights. The caller decides what becomes of a push (train/server).
 
 #include <span>
 #include <vector>
@@ -16,7 +16,7 @@ namespace lockstep::parallel {
 
 class Server {
  public:
-  /// The first ranks of `world` are the workers, the others the servers; `memory` is this one's. All arguments outlive this.
+  /// The first ranks of `world` are the workers, the others the servers. `memory` is this server's. All arguments outlive this.
   Server(comm::Communicator& world, const ServerMemory& memory, Team& team);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -27,7 +27,7 @@ class Server {
   /// `out` = the reduction of what workers 0, 1, ... pushed, in the order of comm/combine.
   void combine(comm::Reduction reduction, const std::vector<Tensor>& pushed, const Tensor& out);
 
-  /// A worker's call. A push has arrived whole.
+  /// A worker's call. If it is a push, all of the push has arrived.
   struct Visit {
     int worker;
     Errand errand;
@@ -38,12 +38,12 @@ class Server {
   /// Blocks until a worker calls. A worker whose push is not answered, or that has left, does not call: at least one
   /// other must be there.
   Visit next();
-  /// To a push of each of them: the weights and what there is to say.
+  /// Answers the pushes of `workers`: each gets the weights and `answer`.
   void answer(std::span<const int> workers, const Answer& answer);
-  /// To the other errands.
+  /// These answer the other errands of `worker`.
   void give_weights(int worker);
   void take_state(int worker);
-  void give_slots(int worker);  ///< and the number of updates
+  void give_slots(int worker);  ///< and gives the number of updates
 
  private:
   enum class Stage : std::uint8_t { idle, calling, pushing, visiting, gone };
@@ -51,8 +51,8 @@ class Server {
     Stage stage = Stage::idle;
     Call call;
     Figures figures;
-    comm::Request last;                 ///< the message that completes what it says
-    std::vector<comm::Request> pieces;  ///< those before it
+    comm::Request last;                 ///< the message that completes a call or a push
+    std::vector<comm::Request> pieces;  ///< the messages before `last`
   };
   void listen(int worker);
   void expect_push(int worker);

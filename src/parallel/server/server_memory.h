@@ -23,7 +23,7 @@ struct ServerMemory {
   ServerMemory& operator=(const ServerMemory&) = delete;
   void declare(Arena& parameters, Arena& optimizer, Arena& gradients);
 
-  /// This server's part of a unit: all tensors [range.count], not to be used when that is 0.
+  /// This server's part of a unit. All tensors are [range.count], and are not to be used when that is 0.
   struct Part {
     UnitIndex unit;
     layout::Range range;
@@ -34,7 +34,7 @@ struct ServerMemory {
   Keeps keeps;
   int number;
   std::vector<Part> parts;   ///< one a unit, in the order of units
-  std::vector<Tensor> rows;  ///< of a tied matrix, by worker, when its rows come apart; may be empty
+  std::vector<Tensor> rows;  ///< by worker: a tied matrix's rows, when these come apart; may be empty
 };
 
 }  // namespace lockstep::parallel

@@ -1,6 +1,6 @@
 #pragma once
 
-// A worker's side of the parameter servers: it sends each its part of every unit and takes the new weights.
+// A worker's side of the parameter servers. The worker sends each server its part of every unit and takes the new weights.
 
 #include <cstdint>
 #include <span>
@@ -14,16 +14,16 @@ namespace lockstep::parallel {
 
 class Worker {
  public:
-  /// The first ranks of `world` are the workers, the others the servers; it outlives this.
+  /// The first ranks of `world` are the workers, the others the servers. `world` outlives this.
   Worker(comm::Communicator& world, layout::KeyRanges ranges);
 
   const layout::KeyRanges& ranges() const { return ranges_; }
 
-  /// Begins the push of a step, `step` of which were done before.
+  /// Begins the push of a step. `step` steps were done before it.
   void begin_push(std::int64_t step);
-  /// A whole unit, in the order of ranges(); it stays untouched until finish_push().
+  /// Pushes a whole unit. Units come in the order of ranges(). `flat` stays untouched until finish_push().
   void push(UnitIndex unit, const Tensor& flat);
-  /// After all units, where a tied matrix's rows are kept apart: [V, C]; untouched until finish_push().
+  /// Pushes a tied matrix's rows [V, C] after all units, where these are kept apart. `table` stays untouched until finish_push().
   void push_rows(const Tensor& table);
   /// Blocks until every server has answered and the new weights are in `weights`, one flat tensor a unit.
   Answer finish_push(const Figures& figures, std::span<const Tensor> weights);
@@ -31,14 +31,14 @@ class Worker {
   /// Everything that servers keep of a unit, whole.
   struct UnitState {
     Tensor weights;
-    std::span<const Tensor> slots;  ///< of the optimizer
+    std::span<const Tensor> slots;  ///< what the optimizer keeps
   };
   void pull(std::span<const Tensor> weights);
-  /// State that `updates` made, of a run that has done `step` steps.
+  /// Gives the servers the state of a run that has done `step` steps. `updates` updates made this state.
   void load(std::int64_t step, std::int64_t updates, std::span<const UnitState> units);
-  /// Fills the slots; returns how many updates made them what they are.
+  /// Fills the slots of `units`. Returns how many updates made them what they are.
   std::int64_t fetch_slots(std::span<const UnitState> units);
-  /// Once, at the end.
+  /// Tells the servers that this worker will not call again. Called once, at the end.
   void leave();
 
  private:

@@ -1,9 +1,9 @@
 #pragma once
 
 // Gradients of which each tensor rank makes only a part (layout::Shard::partial). Where ranks divide the tokens (sequence
-// parallelism), these are of gains and biases, which every rank holds whole. Others are of key and value heads that several ranks
-// hold for their own queries, and of tensors by ShardRule::partial. The parts are added over the tensor ranks when a unit is
-// closed, before replicas are summed. All other gradients are complete on every rank.
+// parallelism), gains and biases have such gradients: every rank holds them whole. Key and value heads that several ranks hold
+// for their own queries have them too, and so do tensors by ShardRule::partial. The parts are added over the tensor ranks when a
+// unit is closed, before replicas are summed. All other gradients are complete on every rank.
 
 #include <vector>
 
@@ -15,14 +15,14 @@
 
 namespace lockstep::parallel {
 
-/// What is added, unit by unit, and where it comes together.
+/// Which elements are added over the tensor ranks, unit by unit, and the memory that they are packed in.
 struct PartialGradientMemory {
-  /// For `units` of the rank `tensor`; `sequence`: ranks divide the tokens.
+  /// Declares memory for `units` of the rank `tensor`. `sequence`: ranks divide the tokens.
   void declare(Arena& workspace, const std::vector<layout::Unit>& units, layout::TensorRank tensor, bool sequence);
   /// Whether there is anything to add.
   bool any() const { return packed.shape.rank() > 0; }
 
-  /// Neighbouring elements of a unit, and their place among what all ranks add.
+  /// Neighbouring elements of a unit, and their place among the elements that all ranks add.
   struct Piece {
     layout::Range elements;
     std::int64_t packed;
@@ -35,10 +35,10 @@ struct PartialGradientMemory {
   Tensor packed;  ///< [elements of the largest] f32
 };
 
-/// Passes on to another store what it gets, each unit complete over the tensor ranks when it is closed.
+/// A store that passes gradients on to another one. Each unit is complete over the tensor ranks when it is closed.
 class PartialGradients final : public GradientStore {
  public:
-  /// Completes what `whole` reduces, each micro-batch or a step's sum. The references outlive this; `group`: the tensor ranks.
+  /// Completes what `whole` reduces: each micro-batch or a step's sum. `group`: the tensor ranks. The references outlive this.
   PartialGradients(GradientStore& whole, const PartialGradientMemory& memory, comm::Communicator& group, ops::Ops& ops);
 
   void begin(int microbatches) override;

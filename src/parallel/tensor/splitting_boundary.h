@@ -1,7 +1,7 @@
 #pragma once
 
-// Tensor parallelism with sequence parallelism (Korthikanti et al. 2022): outside, ranks divide the positions of every sample,
-// evenly as far as that goes. Rows are gathered inwards, sums scattered outwards: as many bytes as summing them for all.
+// Tensor parallelism with sequence parallelism (Korthikanti et al. 2022). Outside, ranks divide the positions of every sample as
+// evenly as can be. Rows are gathered inwards, sums scattered outwards. That takes as many bytes as summing for all.
 
 #include <vector>
 
@@ -24,7 +24,8 @@ class SplittingBoundary final : public Boundary {
   }
 
  private:
-  /// A sample's rows lie together inside and outside: start(its rows inside, this rank's of them) for every sample.
+  /// Calls start(a sample's rows inside, this rank's rows of the sample) for every sample. A sample's rows lie together inside
+  /// and outside.
   template <class Start>
   comm::Request for_each_sample(const Tensor& inside, const Tensor& outside, const TokenGrid& tokens, const Start& start);
 

@@ -14,13 +14,13 @@
 
 namespace lockstep::parallel {
 
-/// All tensors f32 and flat.
+/// What a rank needs to exchange matrices. All tensors are f32 and flat.
 struct MatrixMemory {
   void declare(Arena& workspace, layout::MatrixPlan of);
 
   layout::MatrixPlan plan;
-  Tensor directions;         ///< of all that the rank holds
-  Tensor outgoing;           ///< of what it answers for, where that is less
+  Tensor directions;         ///< of all matrix elements that the rank holds
+  Tensor outgoing;           ///< of the elements that it answers for, where these are fewer
   Tensor arriving, leaving;  ///< of its own matrices, from all ranks and to them; the same where what comes back lies alike
   Tensor whole;              ///< the largest of its own matrices
 };
@@ -30,7 +30,7 @@ class MatrixExchange {
   /// `group` has the ranks of the plan; both outlive this. `units`: how many the model has.
   MatrixExchange(const MatrixMemory& memory, comm::Communicator& group, std::size_t units);
 
-  /// body(elements, directions) for what of `range`, elements of a unit, lies in matrices: a run of each.
+  /// Calls body(elements, directions) for each run of `range`, elements of a unit, that lies in a matrix.
   template <class Body>
   void for_parts(UnitIndex unit, const layout::Range& range, const Body& body) const {
     for (const layout::MatrixPart& part : of_units_[static_cast<std::size_t>(unit.value)]) {
@@ -38,8 +38,8 @@ class MatrixExchange {
       if (held.count > 0) body(held, memory_.directions.flat(part.place + held.first - part.elements.first, held.count));
     }
   }
-  /// work(matrix) on each whole matrix, [rows, columns], by its owner: what it leaves there takes the place of the directions on
-  /// all ranks. Collective.
+  /// Every owner calls work(matrix) on each of its matrices, [rows, columns], whole. What is left there replaces the directions
+  /// on all ranks. Collective.
   void with_owners(ops::Ops& ops, const std::function<void(const Tensor& matrix)>& work);
 
  private:

@@ -12,7 +12,7 @@
 namespace lockstep::parallel {
 
 struct TensorNormMemory {
-  /// For a model whose units are `all`, those of other pipeline ranks too.
+  /// Declares memory for a model whose units are `all`, those of other pipeline ranks too.
   void declare(Arena& workspace, const std::vector<layout::Unit>& all);
 
   std::vector<std::int64_t> first;  ///< by unit: the number of its first tensor
@@ -26,7 +26,7 @@ class TensorNorms {
  public:
   /// The ranks of `group` hold together the state that measure() gets. `memory` is declared for its model. Both outlive this.
   TensorNorms(const TensorNormMemory& memory, comm::Communicator& group) : memory_(memory), group_(group) {}
-  /// After the gradients were reduced. Collective.
+  /// Takes all norms. Called when the gradients were reduced. Collective.
   void measure(TrainingState& state, ops::Ops& ops);
   struct Norms {
     double weights, gradient;

@@ -30,15 +30,15 @@ struct GradientOptions {
 struct GradientWork {
   int microbatches = 1;
   layout::ReduceEvery reduce = layout::ReduceEvery::step;
-  std::int64_t tokens = 0;    ///< of all of them, at most
+  std::int64_t tokens = 0;    ///< of all micro-batches, at most
   int open_microbatches = 1;  ///< at the same time: layout::open_microbatches
   int ranks = 1;              ///< that gradients are summed over
   layout::StateCut cut = {};  ///< what this rank needs of the sum
-  /// Whole gradients are kept until they are reduced and no longer, where that can be before the last micro-batch: all buckets
-  /// take turns in the memory of two. `bucket_bytes`: GradientOptions'.
+  /// Whole gradients are kept no longer than until they are reduced, where that can be before the last micro-batch. All buckets
+  /// then take turns in the memory of two. `bucket_bytes` is that of GradientOptions.
   bool cut_gradients = false;
   bool units_in_turn = true;          ///< a unit is closed before the next one is opened: no weight gradients come later
-  std::vector<UnitIndex> order = {};  ///< the units that get gradients here, as backward is done with them
+  std::vector<UnitIndex> order = {};  ///< the units that get gradients here, in the order in which backward completes them
   std::int64_t bucket_bytes = GradientOptions{}.bucket_bytes;
   bool canonical = false;  ///< micro-batches are added as ranks are (tree_gradients)
   /// A tied matrix, where the rank has one: [V, C], and which part of its gradient is made here.
@@ -56,35 +56,35 @@ struct GradientWork {
   }
 };
 
-/// Neighbours in the order of backward, whose gradients are reduced together.
+/// Units that are neighbours in the order of the backward pass. Their gradients are reduced together.
 struct GradientBucket {
   std::int64_t first = 0, elements = 0;  ///< of the gradients of all units in that order
   std::vector<UnitIndex> units = {};
 };
-/// A bucket takes units until it has `bytes`.
+/// Divides the units in `order` into buckets. A bucket takes units until it has `bytes`.
 std::vector<GradientBucket> gradient_buckets(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order,
                                              std::int64_t bytes);
 
 /// The token table where the rank has one.
 std::optional<arch::TokenTable> held_table(const std::vector<layout::Unit>& units, const arch::UnitMap& map);
 
-/// What a rank keeps of gradients.
+/// The memory of a rank's gradients.
 struct GradientMemory {
   /// `units`: all that the rank holds.
   void declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work);
 
   layout::StateCut cut;
   std::vector<UnitIndex> order;  ///< units that get gradients here
-  /// The step's gradient, f32: [elements of the units in `order`]. Where gradients are reduced in other memory, it has only those
-  /// that this rank needs. Behind them lies what the rank needs of a tied matrix whose head is elsewhere.
+  /// The step's gradient, f32: [elements of the units in `order`]. Where gradients are reduced in other memory, it has only the
+  /// elements that this rank needs. Behind them lies what the rank needs of a tied matrix whose head is elsewhere.
   Tensor sum;
-  std::vector<Tensor> turns;  ///< [elements of the largest] f32: of every other bucket, where they take turns
-  std::vector<Tensor> fresh;  ///< when each micro-batch is reduced: theirs, as many as may be open, taking turns
+  std::vector<Tensor> turns;  ///< [elements of the largest of every other bucket] f32, where buckets take turns
+  std::vector<Tensor> fresh;  ///< where each micro-batch is reduced: gradients of as many as may be open, in turns
   UnitIndex tied_unit{-1};
   std::optional<TiedMatrixMemory> tied;  ///< where GradientWork has one
 };
 
-/// Who adds up gradients.
+/// The ranks that add up gradients.
 struct GradientGroups {
   comm::Communicator& replicas;  ///< ranks with the same parameters
   TiedPartner tied = {};         ///< who has the other part of a tied matrix's gradient
@@ -92,8 +92,8 @@ struct GradientGroups {
 
 class ZeroGradients final : public GradientStore {
  public:
-  /// Gradients of a model's units are summed over groups.replicas, of as many ranks as `memory` was declared for; a shard is what
-  /// this rank needs of the sum. The references outlive the store.
+  /// Gradients of a model's units are summed over groups.replicas, which has as many ranks as `memory` was declared for. A shard
+  /// is what this rank needs of the sum. The references outlive the store.
   ZeroGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, int microbatches, const GradientMemory& memory,
                 const GradientGroups& groups, ops::Ops& ops, const GradientOptions& options);
 
@@ -105,16 +105,16 @@ class ZeroGradients final : public GradientStore {
   void finish() override;
   Shard shard(UnitIndex unit) override;
 
-  /// From now on watch(unit, gradient) sees this rank's gradient of the first micro-batch of each unit, before it is reduced or
-  /// another one is added to it.
+  /// Calls watch(unit, gradient) from now on with this rank's gradient of the first micro-batch of each unit. It is called before
+  /// the gradient is reduced and before another one is added to it.
   void watch_first(std::function<void(UnitIndex, const Tensor&)> watch) { first_watch_ = std::move(watch); }
 
-  /// finish() that leaves a tied matrix's parts apart, for servers to reduce and add: its shard is H, tied_rows() is E [V,
-  /// C] until the next begin().
+  /// As finish(), but a tied matrix's parts stay apart, for servers to reduce and add. The matrix's shard is H. tied_rows() is E
+  /// [V, C] until the next begin().
   void finish_apart();
   const Tensor& tied_rows() const { return tied_->rows(); }
 
-  /// In other memory than that of the sum, to which it is then added.
+  /// Gradients are reduced in other memory than the sum's, and then added to the sum.
   bool reduces_each_microbatch() const override { return each_microbatch() || in_turns(); }
 
   double exposed_seconds() const override { return exposed_seconds_; }
@@ -123,8 +123,8 @@ class ZeroGradients final : public GradientStore {
  private:
   struct Entry {
     std::int64_t first = 0, elements = 0;
-    layout::Range held = {};                ///< of the unit: what this rank needs
-    std::int64_t sum_first = 0;             ///< where that lies in the sum
+    layout::Range held = {};                ///< what this rank needs of the unit
+    std::int64_t sum_first = 0;             ///< where `held` begins in the sum
     std::vector<std::int64_t> counts = {};  ///< what each rank needs, where each needs another part
     std::vector<layout::Range> gaps = {};   ///< of the unit: elements of no parameter
     std::size_t bucket = 0;
@@ -146,9 +146,9 @@ class ZeroGradients final : public GradientStore {
   /// Whether each rank gets another part of the sum. Where several ranks need the same part, all get all of it.
   bool scatters() const { return !memory_.cut.whole() && memory_.cut.copies == 1; }
   Tensor held_sum(const Entry& e) const;
-  /// Makes room for a bucket, where they take turns: what lies there goes to the sum.
+  /// Makes room for a bucket, where buckets take turns: what lies there goes to the sum.
   void claim(std::size_t bucket);
-  /// Where a micro-batch's gradient of a bucket is added up, and of a unit in it.
+  /// Where a micro-batch's gradient of a bucket is added up.
   Tensor buffer(std::size_t bucket, int microbatch) const;
   Tensor of_unit(const Entry& e, const Tensor& bucket) const {
     return bucket.flat(e.first - buckets_[e.bucket].first, e.elements);

@@ -11,14 +11,15 @@ namespace lockstep::parallel {
 
 class LeaseOrder {
  public:
-  /// From now on; an empty order means any.
+  /// Leases follow `order` from now on; an empty order means any.
   void begin(const std::vector<layout::Access>& order);
   /// A lease begins. Throws BrokenRule when another one was announced.
   void take(const layout::Access& access);
   bool announced() const { return !order_.empty(); }
-  /// How many leases of an announced order come before the next one of `part`; all that are left where there is none.
+  /// How many leases of an announced order come before the next lease of `part`. It is the number of all that are left where
+  /// `part` does not come again.
   std::size_t leases_until(const layout::Part& part) const;
-  /// What is still to come of an announced order.
+  /// The leases of an announced order that are still to come.
   std::span<const layout::Access> coming() const { return std::span(order_).subspan(next_); }
 
  private:

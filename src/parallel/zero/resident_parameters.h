@@ -1,7 +1,7 @@
 #pragma once
 
 // Weights that lie whole in this rank's memory, the same on every rank of a group: a lease is nothing. Where the optimizer's
-// state is cut, each rank updates its part of them, and all parts go to all ranks while the next leases are on their way.
+// state is cut, each rank updates its part of the weights. All parts go to all ranks while the next leases are on their way.
 
 #include <vector>
 
@@ -14,7 +14,7 @@ namespace lockstep::parallel {
 
 class ResidentParameters final : public ParameterStore {
  public:
-  /// `group`: the ranks that update a part each, where the memory is cut. Both outlive the store.
+  /// `group`: the ranks that update a part each, where the memory is cut. Both arguments outlive the store.
   ResidentParameters(const ParameterMemory& memory, comm::Communicator& group);
 
   const std::vector<layout::Unit>& units() const override { return memory_.units; }
@@ -30,8 +30,8 @@ class ResidentParameters final : public ParameterStore {
  private:
   struct Entry {
     layout::Range held;                ///< what this rank updates of the unit
-    std::vector<std::int64_t> counts;  ///< what each rank of the group does; empty: this rank all of it
-    comm::Request arriving = {};       ///< what the others updated
+    std::vector<std::int64_t> counts;  ///< elements that each rank of the group updates; empty: this rank updates all
+    comm::Request arriving = {};       ///< what the other ranks updated
     std::vector<PackedMatrix> packed = {};
   };
   void release(const layout::Access& access) noexcept override;

@@ -15,7 +15,7 @@
 
 namespace lockstep::parallel {
 
-/// A hash of tensors, one behind the other, by which ranks compare what they have.
+/// A hash of tensors, one behind the other. Ranks compare what they have by it.
 class StateHash {
  public:
   /// `pieces` brings tensors from their device; null: the host has them. It outlives this.
@@ -33,7 +33,7 @@ class StateHash {
   const HostPieces* pieces_;
   std::uint64_t hash_ = 0;
 };
-/// Every rank of `group` takes rank 0's tensors; they are compared. Collective.
+/// Every rank of `group` takes rank 0's tensors. The ranks then compare what they have. Collective.
 void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensors);
 
 /// What an optimizer keeps for each weight on a rank; zero at the start.
@@ -46,14 +46,14 @@ struct SlotMemory {
   std::vector<std::vector<Tensor>> units;  ///< by unit, then name; empty: this rank keeps none
 };
 
-/// What resident state is of.
+/// What resident state is made of.
 struct ResidentParts {
   ParameterStore& parameters;
   GradientStore& gradients;
   const SlotMemory& slots;
   comm::Communicator& group;           ///< the ranks with the same part of the state
   layout::StateCut cut;                ///< as the stores and slots are cut
-  const HostPieces* pieces = nullptr;  ///< bring them from their device; null: the host has them
+  const HostPieces* pieces = nullptr;  ///< bring tensors from their device; null: the host has them
 };
 
 class ResidentState : public TrainingState {
@@ -87,7 +87,7 @@ class ResidentState : public TrainingState {
   void gather() override;
   void check_copies() override;
   void collect() override {}
-  /// A range of nothing but this rank's gradient of a unit, when it is there outside of a visit.
+  /// A range that has this rank's gradient of a unit alone, for use outside of a visit.
   StateRange of_gradient(UnitIndex unit, const GradientStore::Shard& gradient) const;
 
  protected:
@@ -97,7 +97,7 @@ class ResidentState : public TrainingState {
   comm::Communicator& group() const { return group_; }
   /// What a rank has of a unit.
   layout::Range held(UnitIndex unit) const;
-  /// A visit of what lies in memory.
+  /// Visits what lies in memory.
   void visit_memory(const Use& use, Call call, void* body);
   /// The tensors of a unit's range that lie in memory, without slots.
   StateRange range_in_memory(UnitIndex unit, const Use& use, const layout::Range& range);
@@ -105,7 +105,7 @@ class ResidentState : public TrainingState {
   bool is_visited(UnitIndex unit, const Use& use) const {
     return !use.gradients || units()[static_cast<std::size_t>(unit.value)].trained;
   }
-  /// Weights were changed by a visit.
+  /// Tells the store that a visit changed weights.
   void changed(const Use& use) {
     if (use.slots_alone) return;
     parameters_.updated(use.gradients ? ParameterStore::Changed::trained : ParameterStore::Changed::all);

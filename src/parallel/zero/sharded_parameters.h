@@ -1,10 +1,10 @@
 #pragma once
 
-// Weights of which each rank keeps a part (ZeRO-3, FSDP). A lease gathers them into one of a few slots. Those of the next leases
-// are gathered while the leased ones are in use. Where a rank's part lies elsewhere (parallel/offload) it is brought first, also
-// ahead of the lease. A single rank has all of the weights: they are leased where they were brought to. A rank that has pieces of
-// a tile's rows puts them together first, so that gathered parts are always matrices without gaps. A slot keeps its part until
-// another part needs the place or the weights change. So a part that is soon leased again is not gathered twice.
+// Weights of which each rank keeps a part (ZeRO-3, FSDP). A lease gathers them into one of a few slots. The weights of the next
+// leases are gathered while the leased ones are in use. Where a rank's part lies elsewhere (parallel/offload) it is brought
+// first, also ahead of the lease. A single rank has all of the weights: they are leased where they were brought to. A rank that
+// has pieces of a tile's rows puts them together first, so that gathered parts are always matrices without gaps. A slot keeps its
+// part until another part needs the place or the weights change. So a part that is soon leased again is not gathered twice.
 
 #include <cstdint>
 #include <vector>
@@ -18,8 +18,8 @@ namespace lockstep::parallel {
 
 class ShardedParameters final : public ParameterStore {
  public:
-  /// `group`: the ranks that have a part each, in the order of their parts. A lease is collective over it, but not its end.
-  /// `stream`: in its order strided parts are put together. All outlive the store.
+  /// `group`: the ranks that have a part each, in the order of their parts. A lease begins as a collective over the group, but
+  /// does not end as one. `stream`: strided parts are put together in its order. All arguments outlive the store.
   ShardedParameters(const ParameterMemory& memory, comm::Communicator& group, Stream& stream);
 
   const std::vector<layout::Unit>& units() const override { return memory_.units; }
@@ -32,7 +32,7 @@ class ShardedParameters final : public ParameterStore {
   /// Throws BrokenRule: no rank keeps a unit whole.
   void add_packed(UnitIndex unit, const PackedMatrix& matrix) override;
 
-  /// Elements that were gathered so far, those of this rank included.
+  /// The number of elements that were gathered so far, those of this rank included.
   std::int64_t gathered() const { return gathered_; }
 
  private:
@@ -42,14 +42,14 @@ class ShardedParameters final : public ParameterStore {
     const Mirror* brought = nullptr;          ///< null: this rank's part lies in memory
     layout::Part part = {UnitIndex{-1}, {}};  ///< what lies there, or is on its way; unit -1: nothing
     Spill::Move bringing = {};
-    bool due = false;  ///< to be gathered when it was brought
+    bool due = false;  ///< the part is to be gathered once it was brought
     Tensor own = {};   ///< what this rank has of the part
     int leases = 0;
-    bool awaited = false;   ///< it was gathered ahead, for a lease to come
-    std::int64_t used = 0;  ///< when it was leased last
+    bool awaited = false;   ///< the part was gathered ahead, for a lease to come
+    std::int64_t used = 0;  ///< when the slot was leased last, by clock_
     comm::Request arriving = {};
   };
-  /// In passes without an announced order: what was leased behind a part the last time.
+  /// In passes without an announced order: the part `next` that was leased behind `part` the last time.
   struct Follower {
     layout::Part part, next;
   };
@@ -57,26 +57,26 @@ class ShardedParameters final : public ParameterStore {
   void release(const layout::Access& access) noexcept override;
   std::vector<Slot>& slots_of(const layout::Part& part) { return slots_[memory_.gathers.class_of_part(part)]; }
   Slot* find(const layout::Part& part);
-  /// A slot for `part` that no lease holds: the one whose own part is needed last (Belady 1966). Where there is no other, and
-  /// `awaited` is true, one that was gathered ahead for a lease to come. Null when there is none.
+  /// A slot for `part` that no lease holds: the one whose own part is needed last (Belady 1966). Where `awaited` is true, a slot
+  /// that was gathered ahead for a lease to come is taken when there is no other. Null when there is none.
   Slot* free_slot(const layout::Part& part, bool awaited);
-  /// It is better to give up `slot` than `other`.
+  /// Whether it is better to give up `slot` than `other`.
   bool rather(const Slot& slot, const Slot& other) const;
-  /// Begins: to gather, or to bring what is to be gathered.
+  /// Begins to gather `part` into `slot`, or to bring this rank's elements of it first.
   void fetch(Slot& slot, const layout::Part& part);
   void bring(Slot& slot, const layout::Range& mine);
   /// Puts what this rank has of a strided part in its place among that of all ranks.
   void put_together(Slot& slot);
-  /// The same of `values`, which are `elements` of the unit.
+  /// Copies the part's elements among `values`, which are `elements` of the unit, to their place.
   void pick(const Slot& slot, const Tensor& values, const layout::Range& elements);
-  /// What is brought is there; it is being gathered from now on, where others have the rest.
+  /// Waits for what is brought, and begins to gather it where others have the rest.
   void gather(Slot& slot);
-  /// A rank's elements of a part: where they lie in the unit; of a strided one, where they lie in the part.
+  /// A rank's elements of a part, by where they lie in the unit. For a strided part: by where they lie in the part.
   layout::Range share(const layout::Part& part, int rank) const;
-  /// Where a part lies that is there.
+  /// The memory of the part that lies in `slot`.
   Tensor leased(const Slot& slot) const { return slot.memory == nullptr ? slot.own : slot.memory->flat(0, slot.part.count()); }
   void look_ahead(const layout::Part& part);
-  /// False when there is no place.
+  /// Begins to gather `part` before it is leased. False when there is no place for it.
   bool gather_ahead(const layout::Part& part);
   void learn(const layout::Part& part);
   const layout::Part* follower(const layout::Part& part) const;

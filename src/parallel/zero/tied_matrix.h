@@ -1,9 +1,9 @@
 #pragma once
 
 // The gradient of a matrix that embedding and head share. H, the head's part, is dense and lies in the gradient store. E, the
-// embedding's part, has rows of the tokens that were read alone, and lies here. H and E are kept apart, reduced apart and added
-// once, as H + E, in every layout (numerics.md section 3.6). They are added by ranges of elements, since a rank may hold any
-// range of H. Only rows of E that some rank has seen are sent.
+// embedding's part, lies here. Only the rows of tokens that were read differ from zero in it. H and E are kept apart, reduced
+// apart and added once, as H + E, in every layout (numerics.md section 3.6). They are added by ranges of elements, since a rank
+// may hold any range of H. Only rows of E that some rank has seen are sent.
 
 #include <cstdint>
 #include <vector>
@@ -14,20 +14,20 @@
 
 namespace lockstep::parallel {
 
-/// Where gradients and what is needed to add them up take memory.
+/// The arenas of gradients and of what is needed to add them up.
 struct GradientArenas {
   Arena &gradients, &activations, &workspace;
 };
 
-/// Which part of a tied matrix's gradient a rank makes: E and H, or one of them, where the embedding and the head are on
-/// different ranks of a pipeline.
+/// Which part of a tied matrix's gradient a rank makes. That is one part alone where the embedding and the head are on different
+/// ranks of a pipeline.
 enum class TiedSide : std::uint8_t { both, embedding, head };
 
 /// What a tied matrix's memory is declared for.
 struct TiedSizes {
   Shape shape;              ///< [V, C]
   std::int64_t tokens = 0;  ///< that a step reads at most, on each of the ranks
-  int ranks = 1;            ///< whose rows are added up
+  int ranks = 1;            ///< the number of ranks whose rows are added up
   TiedSide side = TiedSide::both;
 };
 
@@ -42,8 +42,8 @@ struct TiedMatrixMemory {
   Mirror listed;  ///< [min(V, all tokens)] i32: which rows these are, ascending
 };
 
-/// The rank of another pipeline stage that makes the other part of the gradient, of the same samples; none where this rank makes
-/// both.
+/// The rank of another pipeline stage that makes the other part of the gradient, of the same samples. There is none where this
+/// rank makes both parts.
 struct TiedPartner {
   comm::Communicator* pipeline = nullptr;
   int rank = -1;
@@ -51,8 +51,8 @@ struct TiedPartner {
 
 class TiedMatrix {
  public:
-  /// `memory` is declared for the ranks of `group`; its first row is that of token `first_token`, where other ranks have the rest
-  /// of the vocabulary. All outlive this.
+  /// `memory` is declared for the ranks of `group`. Its first row is that of token `first_token`, where other ranks have the rest
+  /// of the vocabulary. All arguments outlive this.
   TiedMatrix(const TiedMatrixMemory& memory, comm::Communicator& group, ops::Ops& ops, const TiedPartner& partner = {},
              std::int64_t first_token = 0);
 
@@ -60,16 +60,17 @@ class TiedMatrix {
   void begin();
   /// The step reads `tokens` [n] i32, in host memory.
   void expect(const Tensor& tokens);
-  /// E [V, C] f32, for the rows of the step's tokens; where the embedding is.
+  /// E [V, C] f32: rows of the step's tokens may be added to. Only for a rank that has the embedding.
   const Tensor& open_rows();
   /// E as this rank has it, until the next begin() or reduce_rows().
   const Tensor& rows() const { return memory_.rows; }
-  /// Sums E over the group. Collective; afterwards E is to be had from add_rows() alone.
+  /// Sums E over the group. Only add_rows() gives E afterwards. Collective.
   void reduce_rows();
-  /// After reduce_rows(), and H reduced: where the parts are made on two ranks each of them gets the other's, so that both add
-  /// the same. `h`: what this rank has of H, or gets; flat, f32.
+  /// Called after reduce_rows(), when H is reduced. Where two ranks make the parts, each gets the other's part, so that both add
+  /// the same. `h`: what this rank has of H, or gets of it; flat, f32.
   void exchange(const Tensor& h);
-  /// h += E's elements from `first` on: `h` is flat, f32, and may reach beyond the matrix (a unit's padding). Once an element.
+  /// h += E's elements from `first` on. `h` is flat, f32, and may reach beyond the matrix (a unit's padding). Called once for
+  /// each element.
   void add_rows(const Tensor& h, std::int64_t first);
 
  private:
@@ -80,9 +81,9 @@ class TiedMatrix {
   std::int64_t vocabulary() const { return memory_.shape.rows(); }
   std::int64_t width() const { return memory_.shape.last(); }
   void list_rows();
-  /// Elements of the matrix, within one row.
+  /// Adds `elements` of E, which lie within one row. `h` begins with element `origin` of the matrix.
   void add_part(const Tensor& h, std::int64_t origin, Span elements);
-  /// Rows of the matrix.
+  /// Adds whole `rows` of E. `h` begins with element `origin` of the matrix.
   void add_whole(const Tensor& h, std::int64_t origin, Span rows);
 
   const TiedMatrixMemory& memory_;
@@ -90,7 +91,7 @@ class TiedMatrix {
   ops::Ops& ops_;
   TiedPartner partner_;
   std::int64_t first_token_;
-  std::int64_t count_ = 0;          ///< of the rows that are listed
+  std::int64_t count_ = 0;          ///< the number of rows that are listed
   std::vector<std::int32_t> seen_;  ///< [V]: 1 for a row that a token of this step names
   bool used_ = false;               ///< rows of E may differ from zero
 };

@@ -1,7 +1,7 @@
 #pragma once
 
 // Canonical mode (numerics.md section 3.8): micro-batches are branches of the tree in which ranks are added. Each gets a gradient
-// of its own, and while two halves of a branch are there, one is added onto the other, so that few wait.
+// of its own. As soon as two halves of a branch are there, one is added onto the other. So few gradients wait.
 
 #include <optional>
 #include <vector>
@@ -16,16 +16,17 @@
 namespace lockstep::parallel {
 
 struct TreeGradientMemory {
-  /// For the micro-batches of `work`, a power of two; nothing for one.
+  /// Declares memory for the micro-batches of `work`, a power of two; nothing for one.
   void declare(Arena& gradients, const std::vector<layout::Unit>& units, const GradientWork& work);
   bool any() const { return !places.empty(); }
 
   std::vector<Tensor> places;           ///< [elements of the units that get gradients] f32 each: places 1, 2, ... of the tree
-  std::vector<layout::Range> of_units;  ///< of a place, by unit
+  std::vector<layout::Range> of_units;  ///< by unit: its range in every place
   bool in_turn = true;                  ///< a micro-batch's gradient of a unit is complete before the next one's is begun
 };
 
-/// Passes on to another store, which adds up a step's gradients before it reduces them, a step's sum as its first micro-batch's.
+/// A store that passes a step's sum on to another one, as the gradient of the step's first micro-batch. The other store must
+/// reduce a step's sum.
 class TreeGradients final : public GradientStore {
  public:
   /// The references outlive this.

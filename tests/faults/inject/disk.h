@@ -1,6 +1,7 @@
 #pragma once
 
-// What a power cut leaves of a folder: the file system has brought to the device what was synced, and of the rest what it liked.
+// What a power cut leaves of a folder. The file system has brought to the device what was synced. It may have brought any part of
+// the rest.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace lockstep::faults {
 
-/// A state that a power cut may leave: after so many of the changes, and of what was not synced by then
+/// A state that a power cut may leave: after so many of the changes, with a part of what was not synced by then.
 struct Cut {
   enum class Rest {
     first,  ///< the first `count`, names and data in their order
@@ -25,15 +26,15 @@ struct Cut {
 };
 
 /// The history of a folder: every change of a name or of data, and every sync. A name is on the device once its folder was
-/// synced, data once its file was: nothing else is promised by a file system, though some do more.
+/// synced, data once its file was. A file system promises nothing else, though some do more.
 class Disk {
  public:
   /// `before` is on the device.
   Disk(const Tree& before, Path folder);
-  /// A call with its result and content. Those of other folders change nothing.
+  /// Adds a call with its result and content. Calls of other folders change nothing.
   void add(const Call& call);
 
-  /// States that differ from each other, in the order of the history; the undisturbed ones are among them.
+  /// The states that a power cut may leave, all different, in the order of the history. The undisturbed ones are among them.
   std::vector<Cut> cuts() const;
   Tree state(const Cut& cut) const;
 

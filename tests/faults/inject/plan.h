@@ -14,7 +14,7 @@ namespace lockstep::faults {
 /// For every call: the kill before it, each error that it may have, and a write of less than all.
 std::vector<Fault> all_faults(const std::vector<Call>& calls);
 
-/// `count` of them, evenly; all when there are no more.
+/// `count` of `all`, evenly spaced; all when there are no more.
 template <class T>
 std::vector<T> sampled(const std::vector<T>& all, std::size_t count) {
   if (all.size() <= count) return all;

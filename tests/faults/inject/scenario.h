@@ -21,9 +21,9 @@ struct Aftermath {
   void demand(bool holds, const std::string& rule) {
     if (!holds) violations.push_back(rule);
   }
-  /// That a further command ends with exit code 0.
+  /// Demands that a further command ends with exit code 0.
   void demand_success(const Words& words, const std::string& output = "");
-  /// That two trees are the same.
+  /// Demands that two trees are the same.
   void demand_same(const Tree& is, const Tree& expected, const std::string& what);
 };
 
@@ -37,16 +37,16 @@ struct Scenario {
   std::function<void(Aftermath&)> check;
 };
 
-/// Text to tokens.
+/// Scenarios of the commands that turn text into tokens.
 std::vector<Scenario> data_scenarios();
-/// What launch keeps.
+/// Scenarios of what launch keeps.
 std::vector<Scenario> launch_scenarios();
-/// What reads a run: convert, generate, inspect.
+/// Scenarios of the commands that read a run: convert, generate, inspect.
 std::vector<Scenario> model_scenarios();
-/// train: saves, resume, retention, replacing.
+/// Scenarios of train: saves, resume, retention, replacing.
 std::vector<Scenario> training_scenarios();
 
-/// A tiny text of which every letter occurs soon, in `name`; `salt` makes it another one.
+/// Writes a tiny text to the file `name`. Every letter of the text occurs soon; `salt` makes it another text.
 void write_text(const Site& site, const std::string& name, int salt);
 /// Runs a command of a set-up; throws when it fails.
 void must_run(Site& site, const Words& words);

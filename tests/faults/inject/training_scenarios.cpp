@@ -71,8 +71,8 @@ Tree bits_of(const Tree& tree, int step) {
   return bits;
 }
 
-/// The run is there as it was or further on, all of it whole, and goes on (with these words, too) to where it would have got
-/// undisturbed.
+/// Demands that the run is there as it was or further on, all of it whole. Going on (with these words, too) must bring it where
+/// it would have got undisturbed.
 void check_run(Aftermath& after, const Words& more = {}) {
   const Tree left = read_tree(after.site.folder());
   const int before = newest_step(after.before), end = newest_step(after.after);

@@ -23,12 +23,12 @@ struct CallKind {
   int to = -1;             ///< a text: the new name
   int length = -1;         ///< bytes to write, or pieces of writev()
   int flags = -1;
-  bool changes_data = false;     ///< of a file
+  bool changes_data = false;     ///< whether it changes a file's data
   std::vector<int> errors = {};  ///< what it may fail with
 };
 
 std::span<const CallKind> call_kinds();
-/// nullptr: none of them.
+/// The kind with this number; nullptr: there is none.
 const CallKind* find_kind(long number);
 
 /// A call that a program made on the watched folder.

@@ -33,13 +33,13 @@ class AtCall {
   long number() const { return static_cast<long>(registers_.orig_rax); }
   std::uint64_t argument(int index) const;
   void set_argument(int index, std::uint64_t value);
-  /// The call is not made; the program is told this error.
+  /// Has the call not made and the program told this error.
   void refuse(int error);
-  /// Once the call is made: what the program is told.
+  /// What the program is told, once the call is made.
   std::int64_t result() const { return static_cast<std::int64_t>(registers_.rax); }
   void set_result(std::int64_t result);
 
-  /// What the call is about; paths absolute.
+  /// What the call is about. Its paths are absolute.
   Call describe(const CallKind& kind) const;
   /// The bytes of the file that the call has changed.
   std::string content(const Call& call) const;
