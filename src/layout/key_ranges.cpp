@@ -29,7 +29,7 @@ Range KeyRanges::of(UnitIndex unit, int server) const {
   return {first.first, last.first + last.count - first.first};
 }
 
-Range KeyRanges::rows(int server) const {
+Range KeyRanges::tied(int server) const {
   if (tied_.value < 0) return {0, 0};
   const Range held = of(tied_, server);
   const std::int64_t end = unit(tied_).parameters.front().shape().elements();

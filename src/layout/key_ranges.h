@@ -35,7 +35,7 @@ class KeyRanges {
   /// The server's elements of a unit; may be empty.
   Range of(UnitIndex unit, int server) const;
   /// The server's elements of the tied matrix, without the unit's padding. Empty when there is no tied matrix.
-  Range rows(int server) const;
+  Range tied(int server) const;
 
  private:
   std::vector<Unit> units_;

@@ -69,7 +69,7 @@ TEST(KeyRanges, ServersTakeTurns) {
 TEST(KeyRanges, ATiedMatrixGoesLastAndItsRowsHaveNoPadding) {
   const KeyRanges ranges = cut(3, 2);
   EXPECT_EQ(ranges.order(), (std::vector<UnitIndex>{{4}, {3}, {2}, {0}, {1}}));
-  EXPECT_EQ(ranges.rows(0).count + ranges.rows(1).count, 5000);
+  EXPECT_EQ(ranges.tied(0).count + ranges.tied(1).count, 5000);
   EXPECT_GT(ranges.unit(UnitIndex{1}).elements, 5000);
   const KeyRanges untied(units(), {{4}, {1}, {3}, {2}, {0}}, UnitIndex{-1}, 3, 2);
   EXPECT_EQ(untied.order().back(), UnitIndex{0});

@@ -60,7 +60,7 @@ void Server::expect_push(int worker) {
     const Part& part = memory_.parts[static_cast<std::size_t>(unit.value)];
     if (part.range.count > 0) c.pieces.push_back(world_.moving(comm::Purpose::gradients).receive(part.pushed[w], worker));
   }
-  if (memory_.keeps.rows && ranges().rows(memory_.number).count > 0)
+  if (memory_.keeps.rows && ranges().tied(memory_.number).count > 0)
     c.pieces.push_back(world_.moving(comm::Purpose::gradients).receive(memory_.rows[w], worker));
   c.last = world_.receive(record(c.figures), worker);
 }

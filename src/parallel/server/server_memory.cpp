@@ -24,7 +24,7 @@ void ServerMemory::declare(Arena& parameters, Arena& optimizer, Arena& gradients
     for (Tensor& pushed : part.pushed) gradients.declare(pushed, "pushed by workers", shape, keeps.pushed);
   }
   if (!keeps.rows) return;
-  for (Tensor& of_worker : rows) gradients.declare(of_worker, "rows of a worker", Shape{ranges.rows(number).count}, DType::f32);
+  for (Tensor& of_worker : rows) gradients.declare(of_worker, "rows of a worker", Shape{ranges.tied(number).count}, DType::f32);
 }
 
 }  // namespace lockstep::parallel

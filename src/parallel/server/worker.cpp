@@ -41,7 +41,7 @@ void Worker::push(UnitIndex unit, const Tensor& flat) {
 }
 
 void Worker::push_rows(const Tensor& table) {
-  for (int s = 0; s < ranges_.servers(); ++s) send(table, ranges_.rows(s), s);
+  for (int s = 0; s < ranges_.servers(); ++s) send(table, ranges_.tied(s), s);
 }
 
 void Worker::receive_weights(int server, std::span<const Tensor> weights) {

@@ -104,7 +104,7 @@ void ServerSide::update_together(const Server::Visit& visit) {
     if (part.range.count > 0) server_.combine(comm::Reduction::sum, part.pushed, part.pushed.front());
   }
   const layout::KeyRanges& ranges = memory_.server.ranges;
-  if (const layout::Range rows = ranges.rows(memory_.server.number); rows.count > 0) {
+  if (const layout::Range rows = ranges.tied(memory_.server.number); rows.count > 0) {
     const Tensor& sum = memory_.server.rows.front();
     server_.combine(comm::Reduction::sum, memory_.server.rows, sum);
     const Server::Part& tied = memory_.server.parts[static_cast<std::size_t>(ranges.tied().value)];
