@@ -11,7 +11,7 @@ namespace lockstep::model {
 class Block {
  public:
   Block(const Context& context, int layer) : attention_(context, layer), mlp_(context, layer) {}
-  /// out [R, C] from saved.x; out may be saved.x when nothing goes backward.
+  /// out [Ro, C] from saved.x; out may be saved.x when nothing goes backward.
   void forward(const Pass& pass, BlockWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const {
     attention_.forward(pass, w.attention(), saved, saved.middle.slice_rows(0, out.rows()), scratch);
     mlp_.forward(pass, w.mlp(), saved, out, scratch);
@@ -23,8 +23,8 @@ class Block {
     if (from_input) attention_.forward(pass, w.attention(), saved, saved.middle.slice_rows(0, rows), scratch);
     mlp_.run_again(pass, w.mlp(), saved, rows, scratch, from_input);
   }
-  /// d [R, C]: gradient of the output on entry, of the input on return. What is pushed to the gradients' sink lies in `saved` and
-  /// in `scratch`. It also lies in d, unless the scratch keeps the branch.
+  /// d [Ro, C]: gradient of the output on entry, of the input on return. What is pushed to the gradients' sink lies in `saved`
+  /// and in `scratch`. It also lies in d, unless the scratch keeps the branch.
   void backward(const Pass& pass, BlockWeights& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
                 const BackwardScratch& scratch) const {
     mlp_.backward(pass, w.mlp(), gradients, saved, d, scratch.mlp);

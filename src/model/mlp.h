@@ -10,13 +10,13 @@ namespace lockstep::model {
 class Mlp {
  public:
   Mlp(const Context& context, int layer);
-  /// out [R, C] from saved.middle; keeps stats2 and pre_activation.
+  /// out [Ro, C] from saved.middle; keeps stats2 and pre_activation.
   void forward(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
   /// Makes stats2 and pre_activation again from saved.middle [Ro, C], as forward() left them, and no output. `all`: the branch
   /// too, where a norm is behind it.
   void run_again(const Pass& pass, const LayerWeights& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch,
                  bool all) const;
-  /// d [R, C]: the gradient of the output on entry, of saved.middle on return.
+  /// d [Ro, C]: the gradient of the output on entry, of saved.middle on return.
   void backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
                 const Scratch& scratch) const;
 

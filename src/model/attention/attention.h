@@ -14,9 +14,9 @@ namespace lockstep::model {
 class AttentionLayer {
  public:
   AttentionLayer(const Context& context, int layer);
-  /// out [R, C] from saved.x; keeps stats1, qkv, attention and what attention itself keeps.
+  /// out [Ro, C] from saved.x; keeps stats1, qkv, attention and what attention itself keeps.
   void forward(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
-  /// d [R, C]: the gradient of the output on entry, of saved.x on return.
+  /// d [Ro, C]: the gradient of the output on entry, of saved.x on return.
   void backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
                 const Scratch& scratch) const;
   /// Reads new positions of `texts`; `pass` is one sample of them. Their keys and values are written into the cache, which has
@@ -25,7 +25,7 @@ class AttentionLayer {
               const Tensor& out, const Scratch& scratch, KvCache& cache) const;
 
  private:
-  /// What attention reads, made from x [R, C], and where its result belongs. Keeps stats1 and qkv.
+  /// What attention reads, made from x [Ro, C], and where its result belongs. Keeps stats1 and qkv.
   parallel::AttentionTensors make_heads(const Pass& pass, const LayerWeights& w, const BlockSaved& saved, const Tensor& x,
                                         const Scratch& scratch) const;
   /// q and k of `qk`, v of `qkv`, and their result `o`.
