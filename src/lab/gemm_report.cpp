@@ -54,7 +54,7 @@ std::string step_line(const std::vector<GemmRow>& rows, const std::string& model
                      model, ours, onednn, openblas, fastest);
 }
 
-/// In GF/s for people.
+/// A timing in GF/s, as text for people.
 Cell timing_cell(const GemmRow& row, const Timing& timing) {
   if (!measured(timing)) return nullptr;
   return {Json::Object{{"median_seconds", timing.median}, {"best_seconds", timing.best}, {"share", row.share(timing)}},

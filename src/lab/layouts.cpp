@@ -18,7 +18,7 @@ namespace {
 
 using Field = layout::PlanField;
 
-/// What the words say, before they are put together.
+/// The words of a layout, before they are put together.
 struct Wish {
   layout::PlanWish plan;
   std::optional<DType> moments;
@@ -59,7 +59,7 @@ std::int64_t most_of(const layout::FieldRow& row) {
   return row.most > 0 ? row.most : static_cast<std::int64_t>(row.value.rule.high);
 }
 
-/// The word's value as the field's; null: it is none.
+/// The value of a word in the field's type; null: it is no such value.
 Json field_value(const layout::FieldRow& row, std::string_view text) {
   if (row.flag) return text.empty() ? Json(true) : Json();
   if (row.value.type == ValueType::boolean) return text == "true" || text == "false" ? Json(text == "true") : Json();
@@ -199,7 +199,7 @@ void take_word(std::string_view word, std::string_view text, Wish& wish, std::ve
   }
 }
 
-/// Each word of a text, but for what is there twice.
+/// Calls back with each word of a text, except words that are there twice.
 void for_each_word(std::string_view text, std::vector<Problem>& problems, const std::function<void(const std::string&)>& take) {
   std::vector<std::string> names;
   for (const std::string& word : parts_of_list(text)) {

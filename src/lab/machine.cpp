@@ -19,8 +19,8 @@ namespace lockstep::lab::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Enough independent chains to hide an addition's latency with room to spare (ten of them reach nine tenths of what a product's
-// tile does), few enough for the registers.
+// Enough independent chains to hide an addition's latency with room to spare, and few enough for the registers. Ten chains reach
+// nine tenths of the rate of a product's tile.
 constexpr int chains = hn::MaxLanes(hn::ScalableTag<float>()) == 16 ? 24 : 12;
 
 /// `rounds` of a fused multiply-add in every chain. Returns the FLOPs done; `sink` gets a sum, so that nothing is left out.
@@ -116,7 +116,7 @@ double best_rate(Team& team, int samples, std::int64_t tiles, double work, const
   return best;
 }
 
-// The same by all ranks at the same time, each pass as long as its slowest rank. `work`: of one rank.
+// The best rate by all ranks at the same time, each pass as long as its slowest rank. `work`: of one rank.
 template <class Tile>
 double best_rate_of_all(Team& team, comm::Communicator& world, std::int64_t tiles, double work, const Tile& tile) {
   double best = 0;

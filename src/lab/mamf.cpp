@@ -26,7 +26,7 @@ double flops(const MamfRow& row) {
   return 2.0 * static_cast<double>(row.m) * static_cast<double>(row.n) * static_cast<double>(row.k);
 }
 
-// What is summed up of a shape's calls.
+// A statistic over the calls of a shape.
 struct Figure {
   std::string_view name;
   double (MamfRow::*of)() const;
@@ -79,7 +79,7 @@ class Finder {
     tensor.dtype = options_.type;
     return tensor;
   }
-  // Small numbers, others every time.
+  // Fills memory with small numbers, different ones every time.
   void fill(std::byte* data, std::size_t bytes) {
     constexpr std::size_t tile = std::size_t{1} << 18;
     runtime_.team().for_each(static_cast<std::int64_t>((bytes + tile - 1) / tile), [&](std::int64_t i, int) {
@@ -98,7 +98,7 @@ class Finder {
     ++turn_;
   }
   void fill(Memory& memory) { fill(memory.data(), memory.size()); }
-  // The caches forget the operands, and the result holds something else.
+  // Flushes the operands from the caches, and fills the result anew.
   void reset(const Tensor& y) {
     constexpr std::int64_t tile = std::int64_t{1} << 20;
     runtime_.team().for_each(static_cast<std::int64_t>(flushed_bytes) / tile,
@@ -130,7 +130,7 @@ const MamfRow& best(const std::vector<MamfRow>& rows, const Figure& figure) {
   return *std::ranges::max_element(rows, {}, figure.of);
 }
 
-/// The best of each figure, and what all shapes have of it.
+/// The best of each figure, and the means over all shapes.
 std::string best_outcomes(const MamfReport& report) {
   constexpr double tera = 1e-12;
   std::string text;

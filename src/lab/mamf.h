@@ -1,8 +1,8 @@
 #pragma once
 
 // The highest rate that products reach here, over a range of shapes: the maximum achievable matmul FLOPS (MAMF) of
-// ml-engineering's finder. As there, every call is timed alone, after the caches were flushed and the result was filled anew:
-// other than in bench_gemm, operands come from memory.
+// ml-engineering's finder. As in that finder, every call is timed alone, after the caches were flushed and the result was filled
+// anew. Operands so come from memory, unlike those of bench_gemm.
 
 #include <cstdint>
 #include <functional>
@@ -29,11 +29,12 @@ struct MamfOptions {
   std::vector<std::int64_t> m, n, k;  ///< every combination is a shape
   DType type = DType::f32;
   ops::Isa isa = ops::Isa::automatic;
-  int warmups = 50, trials = 100;  ///< of a shape, at most
-  /// For all shapes, each its part of it, a quarter of that to warm up; but each is timed 3 times. Filling buffers comes on top.
+  int warmups = 50, trials = 100;  ///< of each shape, at most
+  /// Seconds for all shapes, in equal parts, of which a quarter is for warming up. Each shape is timed at least 3 times. Filling
+  /// buffers comes on top.
   double seconds = 60;
   std::function<bool()> stopped = {};                 ///< asked after every shape; may be empty
-  std::function<void(const MamfRow&)> progress = {};  ///< hears every shape; may be empty
+  std::function<void(const MamfRow&)> progress = {};  ///< called with every shape; may be empty
 };
 
 struct MamfReport {
@@ -41,12 +42,12 @@ struct MamfReport {
   DType type = DType::f32;
   int threads = 1;
   double elapsed = 0;
-  bool stopped = false;  ///< before all shapes
+  bool stopped = false;  ///< whether it ended before all shapes
 };
 
 MamfReport find_mamf(Runtime& runtime, const MamfOptions& options);
 
-/// A line a shape with the best so far, and the best and mean rates of all.
+/// A line for each shape with the best so far, and the best and mean rates of all shapes.
 Answer answer_of(const MamfReport& report);
 
 }  // namespace lockstep::lab

@@ -1,17 +1,17 @@
 #pragma once
 
-// What the kernel knows about this process.
+// Figures of this process from the kernel.
 
 #include <cstdint>
 
 namespace lockstep::lab {
 
-/// Seconds since the kernel made this process (to 10 ms): loading the program counts. A shell that became this program by exec
-/// counts, too.
+/// Seconds since the kernel made this process (to 10 ms). Loading the program counts. So does the time of a shell that became
+/// this program by exec.
 double seconds_since_start();
-/// The most memory that this process has had resident, in MiB: its own (VmHWM), not what started it had, as ru_maxrss tells.
+/// The most resident memory of this process, in MiB (VmHWM). ru_maxrss would count the program that started this one, too.
 std::int64_t peak_resident_mib();
-/// Bytes that programs may still take without pushing others out.
+/// Bytes of memory that programs may still take without pushing others out.
 std::int64_t free_memory();
 
 }  // namespace lockstep::lab

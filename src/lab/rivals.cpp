@@ -52,7 +52,7 @@ Function symbol(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-// Its cores with kernels for AVX2 or AVX-512; a processor that it does not know gets others, at a fifth of the speed.
+// OpenBLAS's cores with kernels for AVX2 or AVX-512. An unknown processor gets other kernels, at a fifth of the speed.
 constexpr std::array<std::string_view, 3> wide_cores{"SkylakeX", "Cooperlake", "SapphireRapids"};
 constexpr std::array<std::string_view, 3> narrow_cores{"Haswell", "Zen", "Excavator"};
 
@@ -71,7 +71,7 @@ std::string core_of(void* library) {
   return name == nullptr ? "" : name();
 }
 
-// Which core it takes is read when it is loaded.
+// Opens OpenBLAS with kernels for this processor. The library reads the name of the core when it is loaded.
 void* open_for_this_processor() {
   constexpr const char* file = "libopenblas.so.0";
   constexpr const char* variable = "OPENBLAS_CORETYPE";

@@ -9,7 +9,7 @@
 
 namespace lockstep::lab {
 
-/// One measurement.
+/// The speed with one number of ranks.
 struct ScalingRow {
   int ranks = 1;
   double tokens_per_second = 0;
@@ -17,7 +17,7 @@ struct ScalingRow {
   double exposed_seconds = 0;  ///< of a step, waiting for gradients of other ranks
 };
 
-/// Rows by ascending ranks; the first one is what the others are compared with.
+/// Rows by ascending ranks. The others are compared with the first one.
 struct ScalingCurve {
   std::string kind;  ///< "strong", "weak"
   std::vector<ScalingRow> rows;
@@ -27,7 +27,7 @@ struct ScalingCurve {
   double efficiency(std::size_t row) const;
 };
 
-/// A table a curve, and a plot of the speed-ups when there are several rows.
+/// A table for each curve, and a plot of the speed-ups where there are several rows.
 Answer answer_of(const std::string& shape, const std::vector<ScalingCurve>& curves);
 
 }  // namespace lockstep::lab

@@ -1,6 +1,6 @@
 #pragma once
 
-// What waiting less costs: the same training by ranks together and by parameter servers in their modes, side by side.
+// What it costs to wait less: one training by ranks together and by parameter servers in each mode, side by side.
 
 #include <cstdint>
 #include <optional>
@@ -29,17 +29,17 @@ struct StalenessRun {
 struct StalenessReport {
   std::int64_t workers = 0, servers = 0, steps = 0, tokens = 0;  ///< of every run
   std::vector<StalenessRun> runs;
-  /// The run that the others are compared with: the first one whose workers wait for each other; none when there is no such.
+  /// The run that the others are compared with: the first whose workers wait for each other. Null: there is none.
   const StalenessRun* synchronous() const;
-  /// How much higher the run's last validation loss is than that one's, in percent.
+  /// How much higher the run's last validation loss is than the synchronous run's, in percent.
   double difference(const StalenessRun& run) const;
 };
 
 /// A table, and the curves in one plot.
 Answer answer_of(const StalenessReport& report);
 
-/// A text that can be learnt and that needs no download: words of a made-up language, each following some others; a function of
-/// `seed`.
+/// A text that can be learnt and needs no download. It has words of a made-up language, each followed by certain others. It is a
+/// function of `seed`.
 std::string made_up_text(std::uint64_t seed, std::size_t bytes);
 
 }  // namespace lockstep::lab

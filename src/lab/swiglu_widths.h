@@ -1,6 +1,6 @@
 #pragma once
 
-// Which width of a SwiGLU's hidden layer, near the 8/3 of the model's width that keep its parameters, is the fastest here.
+// Finds the fastest width of a SwiGLU's hidden layer here. Widths near 8/3 of the model's width keep the number of parameters.
 
 #include <cstdint>
 #include <functional>
@@ -21,13 +21,13 @@ struct SwigluOptions {
   int rounds = 3;  ///< each times every width once
   DType type = DType::f32;
   ops::Isa isa = ops::Isa::automatic;
-  std::function<void(std::int64_t width)> progress = {};  ///< hears each measurement; may be empty
+  std::function<void(std::int64_t width)> progress = {};  ///< called with each measured width; may be empty
 };
 
 struct SwigluRow {
   std::int64_t width;
-  double flops;                 ///< a second, of all products forward and backward: the median of rounds
-  std::vector<double> share;    ///< of the multiply-add rate of the same moments, by round
+  double flops;                 ///< FLOPs/s of all products, forward and backward: the median of rounds
+  std::vector<double> share;    ///< of the multiply-add rate measured beside it, by round
   std::int64_t parameters = 0;  ///< of the layer: 3 x width x hidden
 
   double median_share() const;
@@ -40,7 +40,7 @@ struct SwigluReport {
 };
 
 SwigluReport search_swiglu(Runtime& runtime, const SwigluOptions& options);
-/// The base and the five best.
+/// A table of the base and the five best widths.
 Answer answer_of(const SwigluReport& report);
 
 }  // namespace lockstep::lab

@@ -1,18 +1,18 @@
 #pragma once
 
-// What blocks keep of a micro-batch for its backward pass, by formula; model/saved declares it.
+// What blocks keep of a micro-batch for its backward pass, by formulas; model/saved declares the memory itself.
 
 #include "planner/block_work.h"
 
 namespace lockstep::planner {
 
-/// Bytes of one block of a rank, where blocks keep what `kind` says; every block's input with Kind::full. Statistics are left
+/// Bytes that one block of a rank keeps with recomputation of `kind`. With Kind::full it keeps its input. Statistics are left
 /// out.
 double kept_bytes(const arch::ModelConfig& model, const MicrobatchSize& microbatch, const layout::ParallelPlan& plan,
                   layout::Recompute::Kind kind, double element_bytes);
 
-/// Blocks of `blocks` that are run again together last, and that their forward pass has just left where it stands directly
-/// before the backward pass.
+/// The number of blocks, out of `blocks`, in the last group that is recomputed together. The group's forward pass has just ended
+/// when the backward pass begins.
 std::int64_t last_together(std::int64_t blocks, const layout::Recompute& recompute);
 
 }  // namespace lockstep::planner

@@ -21,7 +21,7 @@ ContextSeconds gathering(const AttentionPart& part, const layout::ParallelPlan& 
           .backward = 2 * gather_seconds(kSumBytes * all, ranks, machine)};
 }
 
-/// Queries and results, keys and values; in the backward pass their gradients.
+/// Exchanges queries and results, keys and values; the backward pass exchanges their gradients.
 ContextSeconds exchanging(const AttentionPart& part, const Group& ranks, const Machine& machine) {
   const double each = part.element_bytes * part.rows * static_cast<double>(part.head_size);
   const double seconds = 2 * gather_seconds(each * shared_out(part.heads, ranks.ranks), ranks, machine) +

@@ -47,8 +47,8 @@ class Enumerator {
   }
 
  private:
-  /// Ways of attending together. Every rank that exchanges positions gets a head; `ulysses+ring` is one of its parts where the
-  /// ranks lie on one node, or on as many as they are.
+  /// Methods of context parallelism. Every rank that exchanges positions gets a head. `ulysses+ring` is left out where the ranks
+  /// lie on one node, or each on a node of its own: it is `ulysses` or `ring` there.
   void methods() {
     using layout::ContextMethod;
     layout::ParallelPlan& plan = candidate_.plan;
@@ -75,7 +75,8 @@ class Enumerator {
     }
   }
 
-  /// Samples of a micro-batch: of the divisors of a rank's own all where they are few, otherwise powers of two; and all its own.
+  /// Samples of a micro-batch that are tried: all divisors of a rank's own samples where these are few, else powers of two and
+  /// all.
   const std::vector<std::int64_t>& sizes(std::int64_t own) {
     std::vector<std::int64_t>& found = sizes_[own];
     if (!found.empty()) return found;
@@ -120,7 +121,7 @@ class Enumerator {
     return found;
   }
 
-  /// What each candidate's blocks may make again.
+  /// Finds what each candidate's blocks may recompute.
   void recomputed() {
     using Kind = layout::Recompute::Kind;
     layout::ParallelPlan& plan = candidate_.plan;
@@ -174,7 +175,7 @@ class Enumerator {
       if (zero == 3 && divides_nodes()) tiers(zero, layout::CutOver::host);
     }
   }
-  /// Where the state of a ZeRO level lies.
+  /// Tries the places where the state of a ZeRO level may lie.
   void tiers(int zero, layout::CutOver over) {
     layout::ParallelPlan& plan = candidate_.plan;
     const bool passes = zero == 3 || plan.dp * plan.cp == 1;  // weights elsewhere belong to one rank each
@@ -224,8 +225,8 @@ class Enumerator {
     }
   }
 
-  /// Activations that lie elsewhere take time alone, as does running several blocks again together in place of one: only where
-  /// the layout without may not fit. What such groups keep is little already, and stays.
+  /// Offloaded activations only cost time, as does recomputing several blocks together in place of one. They are tried only where
+  /// the layout without them may not fit. Such groups of blocks keep little already, which is not offloaded.
   void activations() {
     layout::ParallelPlan& plan = candidate_.plan;
     for (const layout::Recompute& recompute : again_) {

@@ -14,8 +14,8 @@ struct SearchQuestion {
 };
 
 /// Calls take(candidate) for each layout. Degrees divide the machine's ranks: tensor ranks inside a node, context ranks where
-/// samples are long. A micro-batch has a power of two of samples, or any divisor where these are few, or all of a rank's. There
-/// is every schedule, ZeRO stage, place of state, recomputation and tiling. Blocks are cut so that ranks have as much to do.
+/// samples are long. A micro-batch has a power of two of samples, or any divisor where these are few, or all of a rank's. Every
+/// schedule, ZeRO stage, place of state, recomputation and tiling is tried. Stages are cut so that their ranks have equal work.
 void enumerate(const SearchQuestion& question, const std::function<void(const Candidate&)>& take);
 
 }  // namespace lockstep::planner

@@ -1,20 +1,20 @@
 #pragma once
 
-// Seconds of what ranks exchange. A group's collective goes as fast as its slowest link. That is a link inside a node, or a
-// rank's share of the network once any two neighbours of the ring lie on different nodes.
+// Seconds of exchanges between ranks. A group's collective is as fast as its slowest link. That link is inside a node. Where two
+// neighbours of the ring lie on different nodes, it is a rank's share of the network.
 
 #include "layout/parallel_plan.h"
 #include "planner/machine.h"
 
 namespace lockstep::planner {
 
-/// Ranks that do something together.
+/// Ranks of one exchange.
 struct Group {
   int ranks = 1;
   bool inside = true;  ///< all on one node
-  double near = 1;     ///< otherwise, of them on each node
+  double near = 1;     ///< otherwise: ranks of the group on each node
 };
-/// The ranks that divide layers, or positions. They lie on nodes as layout/mesh numbers a plan's ranks.
+/// Groups that divide layers, or positions. They lie on nodes as layout/mesh numbers a plan's ranks.
 Group tensor_group(const layout::ParallelPlan& plan, const Machine& machine);
 Group context_group(const layout::ParallelPlan& plan, const Machine& machine);
 /// The data x context ranks that hold the same parameters.
@@ -28,7 +28,7 @@ Group pipeline_group(const layout::ParallelPlan& plan, const Machine& machine);
 /// twice that.
 double gather_seconds(double bytes, const Group& group, const Machine& machine);
 double sum_seconds(double bytes, const Group& group, const Machine& machine);
-/// From one rank to another.
+/// Seconds of a message from one rank to another.
 double send_seconds(double bytes, bool inside, const Machine& machine);
 
 }  // namespace lockstep::planner

@@ -18,16 +18,16 @@ constexpr double kGiga = 1e9, kTera = 1e12;
 struct Sizes {
   std::string_view name;
   double memory, memory_rate, inside_rate, between_rate;  // GB, and GB/s a direction
-  double best_product;                                    // of the peak: the best that is measured of a product alone
+  double best_product;                                    // of the peak: the best product that was measured alone
   double attention;                                       // of that product: both passes of causal attention in tiles
   std::int64_t units;
   double host_memory, host_rate;  // GB, GB/s
   std::int64_t devices = 8;       // of a node, or of what NVLink connects
 };
 
-// FlashAttention-2 with heads of 128 and samples of 16k, both passes, causal (its repository's pictures of A100 and H100): 189
-// and 328 TFLOPS, 0.6 and 0.33 of the peak. Ada runs the A100's instructions, newer devices are taken as the H100; a V100 has
-// xformers alone (92 TFLOPS on an A100).
+// FlashAttention-2 reaches 189 TFLOPS on an A100 and 328 on an H100: 0.6 and 0.33 of the peak. Its repository's pictures show
+// that for causal attention, heads of 128 and samples of 16k, both passes. Ada runs the A100's instructions, and newer devices
+// are taken as the H100. A V100 has xformers alone (92 TFLOPS on an A100).
 constexpr double kAmpere = 0.6 / 0.869, kHopper = 0.33 / 0.803, kXformers = 92 / 271.2;
 
 // docs/planner.md, Machines, says where these figures are from.

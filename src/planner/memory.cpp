@@ -73,7 +73,7 @@ double state_bytes(const Work& work, const layout::ParallelPlan& plan) {
          part(plan.optimizer, moments + masters);
 }
 
-/// What another system than this program keeps of a block.
+/// Bytes that a system other than this program keeps of a block.
 double kept_of_system(const Work& work, const Candidate& candidate, layout::Recompute::Kind kind) {
   const layout::ParallelPlan& plan = candidate.plan;
   const arch::ModelConfig& model = work.model;

@@ -10,7 +10,7 @@
 namespace lockstep::planner {
 namespace {
 
-// Datasheets, without sparsity.
+// From datasheets, without sparsity.
 constexpr std::array<Peak, 26> table{
     {{"v100", 125},    {"a100", 312},        {"a100:tf32", 156}, {"a100:fp32", 19.5}, {"h100", 989},   {"h100:tf32", 494.5},
      {"h200", 989},    {"h200:tf32", 494.5}, {"h100-pcie", 756}, {"b200", 2250},      {"b300", 2250},  {"gb200", 2500},

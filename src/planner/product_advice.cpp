@@ -50,7 +50,7 @@ class Advisor {
 
  private:
   double seconds(const ProductCase& of) const { return products_seconds(of, machine_); }
-  /// FLOPs a second and rank over those of now.
+  /// FLOPs a second and rank, over those of the model as it is.
   double rate_gain(const ProductCase& to) const { return flops(to) / seconds(to) * seconds(of_) / flops(of_); }
 
   void vocabulary() {
@@ -101,9 +101,8 @@ class Advisor {
     add(fmt::format("model.n_embd={}{}", to.model.width, heads),
         fmt::format("a width of {} is no multiple of 64, and every product has it", model.width), rate_gain(to), true);
   }
-  /// Heads that share a wider model out: as many as now, each of more features, where the width hardly grows by that; else heads
-  /// of
-  /// 64. Returns the setting that says so.
+  /// Divides a wider model among heads. There are as many heads as now, each with more features, where the width hardly grows by
+  /// that. Otherwise heads have 64 features. Returns the setting for the number of heads.
   std::string share_out(ProductCase& to) const {
     const arch::ModelConfig& model = of_.model;
     const std::int64_t same = round_up(model.width, kAlignedElements * model.heads), other = to.model.width / kAlignedElements;
@@ -140,7 +139,7 @@ class Advisor {
     add(fmt::format("model.batch_size={}", to.microbatch.samples), "as large a micro-batch as memory allows: fuller waves",
         rate_gain(to), false);
   }
-  /// What neither aligns nor fills tiles better is no advice.
+  /// Adds a change that aligns sizes or fills tiles better; any other is no advice.
   void add(std::string setting, std::string reason, double gain, bool aligns) {
     constexpr double worth = 1.0005;
     if (aligns || gain >= worth) changes_.push_back({std::move(setting), std::move(reason), gain, aligns});

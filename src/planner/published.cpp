@@ -152,7 +152,7 @@ double counted_flops(const PublishedFigure& one) {
   return 96 * static_cast<double>(one.batch) * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
 }
 
-/// TFLOPS of a device, in a step of so many seconds.
+/// TFLOPS of a device in a step of `seconds`.
 double tflops_of(const PublishedFigure& one, double seconds) { return counted_flops(one) / seconds / one.plan.ranks() / 1e12; }
 
 Candidate candidate_of(const PublishedFigure& one, std::int64_t samples, int chunks) {

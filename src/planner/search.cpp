@@ -68,7 +68,7 @@ class Fastest {
     slowest_ = all_[kKeptOfKind].rank;
     all_.resize(kKeptOfKind);
   }
-  /// The fastest first.
+  /// Sorts the layouts, the fastest first.
   const std::vector<Timed>& sorted() {
     std::ranges::sort(all_, {}, &Timed::rank);
     return all_;
@@ -162,7 +162,7 @@ class Search {
     return rank > kFormulaError * std::max(fastest, ranks_[top - 1]);
   }
 
-  /// The first of a kind that fit, simulated.
+  /// Takes the first layouts of a kind that fit, and simulates them.
   void fit(Looked& family, Fastest& kind, std::size_t top) {
     std::vector<const Timed*> fitting;
     std::size_t tried = 0;
@@ -191,7 +191,7 @@ class Search {
     }
   }
 
-  /// Returns false for what does not fit.
+  /// Adds a layout that fits to the family; returns false where it does not fit.
   bool take(Looked& family, const Candidate& candidate, const DeviceMemory& memory) {
     if (excess(memory) > 1) {
       if (!family.nearest || excess(memory) < excess(*family.nearest)) family.nearest = memory;
@@ -203,7 +203,7 @@ class Search {
     return true;
   }
 
-  /// The answer for a family in which nothing fits names declared bytes.
+  /// Tries a family's smallest layout, so that the answer for a family in which nothing fits names declared bytes.
   void try_least(Looked& family) {
     constexpr int most_microbatches = 1 << 12;  // whose lists are long
     const layout::ParallelPlan& plan = family.least.plan;
@@ -214,13 +214,13 @@ class Search {
   double host_bytes(const DeviceMemory& memory) const {
     return static_cast<double>(memory.host_bytes) * static_cast<double>(work_.machine.devices);
   }
-  /// Above 1: it does not fit.
+  /// Needed memory over the memory that there is; above 1: the layout does not fit.
   double excess(const DeviceMemory& memory) const {
     const double host = host_bytes(memory);
     return std::max(static_cast<double>(memory.bytes) / work_.machine.usable_memory(),
                     host > 0 ? host / work_.machine.host_memory : 0);
   }
-  /// What is too much.
+  /// The memory that a layout needs too much of, in words.
   std::string needed(const DeviceMemory& memory) const {
     const auto text = [](double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); };
     const double bytes = static_cast<double>(memory.bytes), host = host_bytes(memory);
@@ -231,7 +231,7 @@ class Search {
     return words;
   }
 
-  /// The fastest first.
+  /// The layouts without those that are alike, the fastest first.
   static std::vector<Found> unlike(std::vector<Found> all) {
     std::ranges::stable_sort(all, {}, [](const Found& found) { return rank_of(found); });
     std::vector<Found> some;

@@ -1,18 +1,18 @@
 #pragma once
 
-// How many of the model's blocks ranks of a pipeline have.
+// How many of the model's blocks the ranks of a pipeline have.
 
 #include "layout/parallel_plan.h"
 
 namespace lockstep::planner {
 
 struct StageShares {
-  double last = 0;  ///< of the rank with the head
-  double most = 0;  ///< of the one that has most
+  double last = 0;  ///< blocks of the rank with the head
+  double most = 0;  ///< blocks of the rank with the most
 };
-/// As plan.split cuts `layers` blocks, else evenly; of a named schedule.
+/// The shares of `layers` blocks by plan.split, or evenly where it is empty. The schedule is a named one.
 StageShares stage_shares(const layout::ParallelPlan& plan, std::int64_t layers);
-/// The same of the rank with the embedding alone, which is told sooner.
+/// The blocks of the rank with the embedding. It is computed faster than stage_shares().
 double first_rank_blocks(const layout::ParallelPlan& plan, std::int64_t layers);
 
 }  // namespace lockstep::planner

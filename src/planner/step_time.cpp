@@ -25,7 +25,7 @@ double rank_parameters(const Work& work, const layout::ParallelPlan& plan) {
   return work.parameters / (static_cast<double>(plan.tp) * plan.pp);
 }
 
-/// Between a device and where `tier` is, one way.
+/// Seconds of moving bytes between a device and `tier`, one way.
 double transfer_seconds(double bytes, layout::Tier tier, const Machine& machine) {
   if (tier == layout::Tier::device) return 0;
   return tier == layout::Tier::host ? bytes / machine.host_rate
@@ -46,7 +46,7 @@ double bare_seconds(const Work& work, const layout::ParallelPlan& plan, const Gr
   return work.system.hop_seconds * (group.ranks - 1) * (static_cast<double>(work.model.layers) / plan.pp + 1);
 }
 
-/// To gather or bring the weights of all stages of a rank.
+/// Transfers that gather or bring the weights of all stages of a rank.
 Transfers weight_transfers(const Work& work, const layout::ParallelPlan& plan) {
   const double bytes = work.system.element_bytes * rank_parameters(work, plan);
   const Group parts = state_group(plan, plan.parameters.cut, work.machine);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A step that was simulated, to look at: what each rank of the pipeline does when, and how its memory goes up and down.
+// A simulated step as a trace: what each rank of the pipeline does when, and how its memory grows and shrinks.
 
 #include <vector>
 
@@ -11,14 +11,14 @@ namespace lockstep::planner {
 
 struct MemoryPoint {
   double seconds;
-  double bytes;  ///< from then on
+  double bytes;  ///< from `seconds` on
 };
 
 struct SimulatedStep {
   layout::Timeline timeline;
   StepEnd end;                                   ///< behind the last pass of all ranks
-  std::vector<std::vector<MemoryPoint>> memory;  ///< of a device of each rank of the pipeline
-  /// What the rank has in the host's memory and on its disks all the time.
+  std::vector<std::vector<MemoryPoint>> memory;  ///< on the device, by rank of the pipeline
+  /// A rank's bytes in the host's memory and on its disks, all the time.
   struct Elsewhere {
     std::int64_t host, disk;
   };
@@ -26,11 +26,11 @@ struct SimulatedStep {
   double seconds() const { return timeline.makespan + end.replicas + end.optimizer; }
 };
 
-/// Memory is what the engine declares. Activations go up with a chunk's forward pass and down with its backward pass. All of them
-/// are there at the peak of each rank's list.
+/// Simulates a step. Its memory is what the engine declares. Activations grow with a chunk's forward pass and shrink with its
+/// backward pass. At the peak of a rank's list all declared activations are in use.
 SimulatedStep simulate_step(const Work& work, const Candidate& candidate);
 
-/// A row a rank, and counters of its device's bytes and of those that it has elsewhere.
+/// A trace with one row for each rank, and counters of its bytes on the device, in the host's memory and on disks.
 ChromeTrace chrome_trace(const SimulatedStep& step);
 
 }  // namespace lockstep::planner

@@ -22,7 +22,7 @@ comm::CollectiveSeconds waiting_by_kind(const Work& work, const Candidate& candi
   const layout::ParallelPlan& plan = candidate.plan;
   comm::CollectiveSeconds seconds = {};
   const auto add = [&](Collective kind, double more) { seconds[static_cast<std::size_t>(kind)] += more; };
-  // Gathers forward, scattered sums backward.
+  // Forward passes gather, and backward passes scatter sums.
   const auto add_both = [&](double forward, double backward) {
     add(Collective::all_gather, forward);
     add(Collective::reduce_scatter, backward);
@@ -31,7 +31,7 @@ comm::CollectiveSeconds waiting_by_kind(const Work& work, const Candidate& candi
   if (time.tensor > 0) {
     const BlockWork block = block_work(work.model, {candidate.samples, work.positions}, plan, work.machine, work.system);
     const double sums = time.tensor * share_of_sums(work, candidate, block), rest = time.tensor - sums;
-    // Either pass enters and leaves as many sub-layers.
+    // Forward and backward passes enter and leave as many sub-layers.
     plan.sequence ? add_both(sums / 2, sums / 2) : add(Collective::all_reduce, sums);
     const double all = block.exchange + block.exchange_again + block.exchange_backward;
     if (plan.context == ContextMethod::allgather) {

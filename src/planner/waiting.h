@@ -1,14 +1,14 @@
 #pragma once
 
-// Which operations a step's waiting for other ranks belongs to.
+// Divides a step's waiting for other ranks among kinds of operations.
 
 #include "comm/operation.h"
 #include "planner/step_time.h"
 
 namespace lockstep::planner {
 
-/// The waiting of `time`, a step of the candidate, by kind of operation: it adds up to its tensor, messages, bubble, gather and
-/// replicas. What comes from another stage or from the next rank of a ring is received, and so is waited for in a bubble.
+/// Seconds of waiting by kind of operation. `time` is the candidate's step, and its tensor, messages, bubble, gather and replicas
+/// are what is divided. Waiting for another stage, in a bubble too, or for the next rank of a ring counts as receiving.
 comm::CollectiveSeconds waiting_by_kind(const Work& work, const Candidate& candidate, const StepTime& time);
 
 }  // namespace lockstep::planner

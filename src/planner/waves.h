@@ -11,13 +11,13 @@ struct TileSize {
   std::int64_t rows = 128, columns = 256;
 };
 
-/// Tiles of a result of m x n.
+/// The number of tiles of a result of m x n.
 std::int64_t tiles_of(std::int64_t m, std::int64_t n, const TileSize& tile);
-/// The part of all tiles' elements that the result has.
+/// The share of all tiles' elements that lie in the result.
 double tile_efficiency(std::int64_t m, std::int64_t n, const TileSize& tile);
 
 std::int64_t waves(std::int64_t tiles, std::int64_t units);
-/// The part of all waves' places that have a tile.
+/// The share of all waves' places that have a tile.
 double wave_efficiency(std::int64_t tiles, std::int64_t units);
 /// How many times faster `to` units are than `from`.
 double wave_speedup(std::int64_t tiles, std::int64_t from, std::int64_t to);

@@ -10,13 +10,13 @@
 
 namespace lockstep::train {
 
-/// The first weight tensor, in the order of units, with an element that is not finite; of several ranks the first one's. Empty:
-/// all are finite. Collective over the engine's ranks.
+/// The first weight tensor, in the order of units, with an element that is not finite. Where several ranks find one, the first
+/// rank's is named. Empty: all weights are finite. Collective over the engine's ranks.
 std::string first_weight_not_finite(Engine& engine);
-/// The same of the last step's gradients, of those that the ranks have.
+/// As first_weight_not_finite(), of the last step's gradients. It sees the gradients that the ranks still hold.
 std::string first_gradient_not_finite(Engine& engine);
 
-/// What a run says that ends itself after `step` steps because of `what`. Collective over the engine's ranks.
+/// The Problem of a run that ends itself after `step` steps because of `what`. Collective over the engine's ranks.
 Problem divergence_of(Engine& engine, std::int64_t step, const std::string& what);
 
 }  // namespace lockstep::train

@@ -92,7 +92,7 @@ Ledger Engine::commit() {
   return taken;
 }
 
-// A tied matrix is on the first stage and the last.
+// Also compares a tied matrix, which is on the first stage and on the last.
 void Engine::check_state() {
   state().check_copies();
   check_tensor_ranks();

@@ -13,8 +13,8 @@ namespace lockstep::train {
 
 struct Evaluation {
   double loss = 0;                            ///< sum of token losses over their number
-  std::int64_t tokens = 0;                    ///< or groups of samples
-  std::optional<SampleFigures> figures = {};  ///< means of these
+  std::int64_t tokens = 0;                    ///< or groups of samples, where samples are judged whole
+  std::optional<SampleFigures> figures = {};  ///< means over the groups
 };
 
 /// Throws UserError with `remedy` when an evaluation on `file` counted no target: its loss mask left none.
@@ -25,8 +25,8 @@ void demand_targets(std::int64_t targets, const data::TokenFile& file, const cha
 /// all ranks; once it is true, there is no result. Throws UserError when no target of the batches counts. Collective.
 std::optional<Evaluation> evaluate(Engine& engine, data::WindowSource& windows, const std::function<bool()>& given_up);
 
-/// A note for before the first step, whose evaluation may take longer than people wait for a line. Empty where `batches` batches
-/// take less than half a minute. `peak_flops`: a rank's peak rate, FLOPs/s.
+/// A note for the log before the first step, where the first evaluation takes long. Empty where `batches` batches take less than
+/// half a minute. `peak_flops`: a rank's peak rate, FLOPs/s.
 std::string note_of_long_evaluation(const Engine& engine, std::int64_t batches, double peak_flops);
 
 }  // namespace lockstep::train

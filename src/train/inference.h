@@ -16,8 +16,8 @@ namespace lockstep::train {
 
 class Inference {
  public:
-  /// Takes memory for the weights that this rank has in the plan of `groups`, in `type` (f32 or bf16), which is that of
-  /// activations too. The arguments outlive it.
+  /// Takes memory for the weights that this rank has in the plan of `groups`. `type` (f32 or bf16) is that of weights and of
+  /// activations. The arguments outlive the object.
   Inference(const arch::ModelConfig& model, DType type, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
             const parallel::StoreFactory& make_store = parallel::make_parameter_store);
   Inference(const Inference&) = delete;
@@ -26,7 +26,7 @@ class Inference {
   /// Every rank gets its weights. Ranks that hold the same weights each read a part of them. Throws UserError when the weights
   /// are another model's. Collective.
   void load(const checkpoint::WeightSource& source, Team& team);
-  /// For writing text, a token at a time: keeps weights as ops::Linear::prepack does. Results have the same bits. A matrix that
+  /// Keeps weights as ops::Linear::prepack does, for writing text a token at a time. Results have the same bits. A matrix that
   /// embedding reads, too, is kept twice. Does nothing where weights are cut over ranks. After load(), once.
   void prepack();
   const model::Context& context() const { return context_; }
@@ -38,7 +38,7 @@ class Inference {
   std::int64_t weight_bytes() const { return arena_.bytes(); }
 
  private:
-  /// As load(), where weights are cut over ranks: each rank reads its part.
+  /// Does load() where weights are cut over ranks: each rank reads its part.
   void read_parts(checkpoint::RangeReader& reader, Team& team);
   const parallel::Groups& groups_;
   std::vector<arch::UnitSpec> table_;

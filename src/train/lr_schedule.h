@@ -21,13 +21,13 @@ struct LrSchedule {
   std::int64_t warmup = 100;
   std::int64_t decay_iters = 600000;
   std::int64_t max_iters = 1000;
-  double wsd_decay = 0.1;  ///< share of the run that wsd decays in, in whole iterations; of none: it never decays
+  double wsd_decay = 0.1;  ///< share of the run in which wsd decays, in whole iterations; where that is none, it never decays
 
   /// Learning rate of iteration `it`, counted from 0.
   double operator()(std::int64_t it) const;
 };
 
-/// Whether the rates of a schedule depend on the number of steps: its decay ends with the run.
+/// Whether a schedule's rates depend on the number of steps, because its decay ends with the run.
 bool ends_with_run(LrSchedule::Kind kind);
 
 }  // namespace lockstep::train

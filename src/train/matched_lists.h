@@ -1,6 +1,6 @@
 #pragma once
 
-// Before the first step: what the ranks are going to do together fits together.
+// Checks before the first step that the ranks' lists of actions match.
 
 #include <vector>
 
@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-/// What a rank does in a step.
+/// The lists of a rank's step: actions (in `part`), leases and reductions.
 struct RankList {
   const RankPart& part;
   const std::vector<layout::Access>& leases;

@@ -16,7 +16,7 @@
 
 namespace lockstep::train {
 
-/// How long a run of the actions took.
+/// Seconds of the passes in one run of the actions.
 struct PassTimes {
   double forward_seconds = 0;   ///< the head's gradient left out
   double backward_seconds = 0;  ///< with the head's gradient
@@ -42,17 +42,17 @@ struct PipelineLinks {
   int head = 0;  ///< the rank that has the head
 };
 
-/// Which of the ranks that divide every sample's positions this one is (parallel::split_positions).
+/// The place of this rank among those that divide every sample's positions (parallel::split_positions).
 struct ContextPlace {
   int rank = 0, ranks = 1;
-  /// Where micro-batches are divided each in its own way: which positions every rank has, micro-batch by micro-batch, by rank. As
-  /// they are when a run begins.
+  /// The positions of every rank, by micro-batch and rank, where micro-batches are divided each in its own way. A run reads them
+  /// when it begins.
   std::span<const ops::Positions> parts = {};
 };
 
-/// What a step is judged by.
+/// Where a step's losses go, and what its backward pass starts from.
 struct StepObjective {
-  /// [micro-batches * losses_each] f64: to each one's elements its sums of token losses are added, where the head is.
+  /// [micro-batches * losses_each] f64, where the head is: each micro-batch's sums of token losses are added to its own elements.
   Tensor losses;
   Tensor scale;  ///< see model::Objective
   int losses_each = 1;
@@ -61,8 +61,7 @@ struct StepObjective {
 
 class PipelineRunner {
  public:
-  /// `stages`: one for each chunk of `memory`. `actions` and `memory` (whose slots follow from them) and the rest outlive the
-  /// runner.
+  /// `stages`: one for each chunk of `memory`. The slots of `memory` follow from `actions`. All arguments outlive the runner.
   PipelineRunner(const std::vector<layout::Action>& actions, const model::ModelMemory& memory,
                  std::span<const std::unique_ptr<model::Stage>> stages, PipelineLinks links = {}, const ContextPlace& place = {});
 
@@ -70,12 +69,12 @@ class PipelineRunner {
   const ListSeconds& seconds() const { return seconds_; }
   /// From now on passes are told to `spans`, which outlives the runner.
   void observe(SpanLog& spans) { spans_ = &spans; }
-  /// One step, or its first micro-batches alone, where fewer are given. `batches[m]` is micro-batch m, its tokens and targets
-  /// those of the rank's own positions; `step` addresses dropout masks.
+  /// One step, or its first micro-batches where fewer batches are given. `batches[m]` is micro-batch m, with the tokens and
+  /// targets of the rank's own positions. `step` addresses dropout masks.
   PassTimes run(std::span<const data::Batch> batches, std::int64_t step, const StepObjective& objective);
-  /// Adds the token losses of such a batch to `loss` [1] f64 where the head is, or gives them to the `judge`; nothing is kept.
-  /// Between steps. Chunks hand over as they do in a step: collective over the ranks that have the model's chunks, each with the
-  /// same batch.
+  /// Adds the batch's token losses to `loss` [1] f64 where the head is, or gives them to the `judge`. Nothing is kept for a
+  /// backward pass. Between steps. Chunks send activations as in a step: collective over the ranks with the model's chunks, each
+  /// with the same batch.
   void evaluate(const data::Batch& batch, const Tensor& loss, model::SampleJudge* judge = nullptr);
 
  private:
@@ -94,7 +93,7 @@ class PipelineRunner {
     std::vector<std::vector<comm::Request>> pending_;
   };
   model::Stage& stage(int chunk) const { return *stages_[static_cast<std::size_t>(chunk)]; }
-  /// What a chunk reads, its messages awaited.
+  /// A chunk's input, after its messages have arrived.
   Tensor input(const layout::Action& action, const model::Pass& pass, const data::Batch& batch);
   Tensor output(int chunk, Microbatch microbatch, std::int64_t rows);
   Tensor gradient(int chunk, Microbatch microbatch, std::int64_t rows);
@@ -102,14 +101,14 @@ class PipelineRunner {
                PassTimes& times);
   void backward(const layout::Action& action, const model::Pass& pass, const data::Batch& batch);
   void exchange(const layout::Action& action, std::int64_t rows);
-  /// Whether the list has such an action of the chunk.
+  /// Whether the list has an action of this kind for the chunk.
   bool has(layout::Action::Kind kind, int chunk) const;
   void finish_messages();
 
   const std::vector<layout::Action>& actions_;
   const model::ModelMemory& memory_;
   std::span<const std::unique_ptr<model::Stage>> stages_;
-  /// Without what only training has.
+  /// The pass's arguments that evaluation has too, without those of training alone.
   model::Pass pass_of(const data::Batch& batch, Microbatch microbatch) const;
   PipelineLinks links_;
   ContextPlace place_;

@@ -1,7 +1,7 @@
 #pragma once
 
 // Data parallelism: gradients are reduced over the ranks with the same parameters. Every one of these ranks applies the same
-// update to the same weights. Where state is cut (ZeRO), each updates its part of them.
+// update to the same weights. Where state is cut (ZeRO), each rank updates its part of the weights.
 
 #include <memory>
 #include <optional>
@@ -18,7 +18,7 @@
 
 namespace lockstep::train {
 
-/// All ranks of the plan that have the same parameters sum their gradients and keep slots.
+/// The needs of replicas: all ranks of the plan with the same parameters sum their gradients and keep slots.
 UpdaterNeeds replicas_needs(const layout::ParallelPlan& plan);
 
 class Replicas final : public Updater {
@@ -35,18 +35,19 @@ class Replicas final : public Updater {
     reduce(passed, result);
     update(passed, scalars, result);
   }
-  /// The first half of finish(): the loss, the gradient, which state() has from then on, and its norm are those of all ranks.
+  /// The first half of finish(): loss, gradient and norm become those of all ranks. state() has the gradient from then on.
   void reduce(const Passed& passed, StepResult& result);
-  /// The second half: the update by state()'s gradient, clipped by the result's norm.
+  /// The second half of finish(): the update by state()'s gradient, clipped by the result's norm.
   void update(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result);
 
  private:
-  /// Gradients do not stay in memory.
+  /// Whether gradients are offloaded with the optimizer's state.
   bool gradients_leave() const { return parts_.memory.offloaded_gradients.used(); }
   std::unique_ptr<parallel::GradientStore> make_gradients();
-  /// In front of these gradients: tensor ranks' parts are added, or micro-batches as a tree. Null where neither is needed.
+  /// The store in front of `gradients_` that adds tensor ranks' parts, or adds micro-batches as a tree. Null where neither is
+  /// needed.
   std::unique_ptr<parallel::GradientStore> make_completed();
-  /// Whether these are the plan's replicas, beside ranks of other layers and samples; else the group works by itself.
+  /// Whether `group_` is the plan's replicas, beside ranks of other layers and samples. Otherwise the group works by itself.
   bool of_plan() const { return &group_ == &parts_.groups.replicas(); }
   UpdaterParts parts_;
   comm::Communicator& group_;

@@ -1,6 +1,7 @@
 #pragma once
 
-// Reading with a model whose chunks are on the ranks of a pipeline: each runs its own, and hands the residual stream on.
+// Reading with a model whose chunks lie on the ranks of a pipeline. Each rank computes its chunks, and sends the residual stream
+// on.
 
 #include <vector>
 
@@ -9,7 +10,7 @@
 
 namespace lockstep::train {
 
-/// The chunks of a model that a rank has, and where the rest is. The model is an engine's, or one for reading.
+/// The chunks of a model that a rank has, and where the others are. The model is an engine's, or an Inference.
 struct ModelShare {
   const model::Context& context;
   const std::vector<layout::Chunk>& chunks;
@@ -18,19 +19,19 @@ struct ModelShare {
 
 class StagedDecoder {
  public:
-  /// Passes of at most `rows` tokens. What `model` refers to outlives this.
+  /// Passes of at most `rows` tokens. The references in `model` outlive this.
   StagedDecoder(const ModelShare& model, const model::CacheSize& cache, std::int64_t rows)
       : decoder_(model.context, model.chunks, cache, rows), links_(model.links) {}
   void declare(Arena& workspace, Arena& cache) { decoder_.declare(workspace, cache); }
 
   model::Decoder& decoder() { return decoder_; }
   bool has_head() const { return decoder_.chunks().back().head; }
-  /// Whether this rank reads all by itself.
+  /// Whether this rank has all chunks.
   bool alone() const { return links_.group == nullptr || links_.group->size() == 1; }
   /// As model::Decoder::read(). Returns the last block's output [rows, C] where the head is, valid until the next call.
   /// Collective over the pipeline's ranks, each with the same tokens and texts.
   Tensor read(const Tensor& tokens, std::span<const ops::CachedText> texts);
-  /// What the rank with the head says, on all of the pipeline's. Collective.
+  /// Sends the value of the rank with the head to all of the pipeline's ranks. Collective.
   std::int32_t from_head(std::int32_t value);
 
  private:

@@ -53,14 +53,14 @@ class WholeTensors {
       tensors_.push_back({tensor.name, whole});
     }
   }
-  /// `values`: of all of the range.
+  /// `values` holds all of the range.
   void take(const parallel::TrainingState& state, const parallel::StateRange& range, const Tensor& values,
             const HostPieces& pieces) {
     hold(pieces, part_of(state, range, values, range.own), false, [&](const std::vector<checkpoint::HeldTensor>& held) {
       for (const checkpoint::HeldTensor& tensor : held) put(tensors_[places_.at(tensor.tensor.name)].tensor, tensor.ranges);
     });
   }
-  /// Collective: elsewhere all bits of what a rank has taken are zero.
+  /// Completes the tensors by sums over ranks: bits that a rank has not taken are zero. Collective.
   void complete(comm::Communicator& ranks) {
     for (const checkpoint::NamedTensor& named : tensors_) {
       Tensor bits = named.tensor;
@@ -69,9 +69,9 @@ class WholeTensors {
       ranks.all_reduce(bits, comm::Reduction::sum).wait();
     }
   }
-  /// In the order of the model's table.
+  /// All tensors in the order of the model's table.
   const checkpoint::NamedTensors& all() const { return tensors_; }
-  /// Null: there is none.
+  /// The tensor of this name; null: there is none.
   const Tensor* find(const std::string& name) const {
     const auto place = places_.find(name);
     return place == places_.end() ? nullptr : &tensors_[place->second].tensor;

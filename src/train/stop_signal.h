@@ -1,6 +1,6 @@
 #pragma once
 
-// Reasons to stop or to save between two steps: signals, switch files, the clock. Nothing is interrupted: the loop asks.
+// Reasons to stop or to save between two steps: signals, switch files, the clock. The loop asks for them; nothing is interrupted.
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +9,7 @@
 namespace lockstep::train {
 
 /// While this lives, SIGINT, SIGTERM, SIGUSR1 and SIGHUP are remembered instead of ending the program. A second SIGINT ends it. A
-/// SIGHUP that was ignored before (nohup) stays ignored. One at a time.
+/// SIGHUP that was ignored before (nohup) stays ignored. One object at a time.
 class StopSignal {
  public:
   StopSignal();
@@ -20,7 +20,7 @@ class StopSignal {
   std::optional<int> received() const;
 
  private:
-  bool hangs_up_;  // on a SIGHUP
+  bool hangs_up_;  // whether a SIGHUP counts
 };
 
 /// What a loop may be told from outside.
@@ -30,7 +30,7 @@ struct SwitchOptions {
   std::optional<double> max_minutes;     ///< since `started`
 };
 
-/// Why to save and leave (diverged, folder_gone: to leave); a larger one goes before a smaller one when ranks differ.
+/// Why to save and leave; for `diverged` and `folder_gone`, to leave without a save. Where ranks differ, the larger cause wins.
 enum class StopCause : std::uint8_t { none, max_minutes, kill_file, sighup, sigusr1, sigterm, sigint, diverged, folder_gone };
 
 /// "SIGTERM received", "the kill file F appeared".
@@ -44,7 +44,7 @@ class Switches {
   /// Takes the request of the kill file back, so that the run can go on when it is started again. Returns what keeps the file
   /// from being deleted; empty: nothing.
   std::string take_kill_request() const;
-  /// Whether a save was asked for; the request is taken back (the file deleted).
+  /// Whether a save was asked for. Takes the request back (deletes the file).
   bool take_save_request() const;
 
  private:

@@ -40,7 +40,7 @@ class TextReader {
     workspace_.declare(targets_, "targets", rows, DType::i32);
     workspace_.declare(loss_, "loss", Shape{1}, DType::f64);
     decoder_.declare(workspace_, cache_);
-    // Pipelines give theirs to the rank with the first stage.
+    // Pipelines send their logits to the rank with the first stage.
     if (wants_logits_ && (decoder_.has_head() || model.groups().at().pp == 0)) logits_.declare(workspace_);
     for (std::int64_t s = 0; s < samples_; ++s) texts_.push_back({.first = s * length_, .rows = length_, .text = s});
     Ledger ledger;
@@ -57,8 +57,8 @@ class TextReader {
   /// A batch's logits [tokens of its windows, V], on the host: those of the batch that was read, or room for another's.
   Tensor logits(std::int64_t batch) const { return logits_.host(windows(batch) * length_); }
 
-  /// The number of a batch's targets, and where the head is the sum of its token losses; makes its logits too where they are
-  /// asked for. Collective over the pipeline's ranks.
+  /// Reads a batch. Returns the number of its targets and, where the head is, the sum of its token losses. Makes the batch's
+  /// logits, too, where they are asked for. Collective over the pipeline's ranks.
   TextLoss read(std::int64_t index) {
     const data::Batch& batch = reader_.read(index);
     copy(stream_, tokens_, batch.tokens);
@@ -93,8 +93,8 @@ class TextReader {
   Mirror loss_;
 };
 
-/// The way of logits from the ranks with the head to the first stage of the first replica, where they are taken, if that is asked
-/// for.
+/// Brings logits from the ranks with the head to the first stage of the first replica, which gives them to the request. Does
+/// nothing where no logits are asked for.
 class LogitRoute {
  public:
   LogitRoute(const Inference& model, const TextReader& reader, const TextLossRequest& request)

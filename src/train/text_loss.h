@@ -1,6 +1,6 @@
 #pragma once
 
-// How well a model for reading foretells a text, window by window.
+// How well a model predicts a text, window by window.
 
 #include <cstdint>
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-/// Alike on all ranks, but for the functions, which rank 0 calls.
+/// A request that is alike on all ranks, but for the functions, which rank 0 calls.
 struct TextLossRequest {
   std::int64_t length = 1;                              ///< tokens of a window; at most the model's block size
   std::int64_t stride = 1;                              ///< from one window to the next; at most the length
@@ -22,12 +22,12 @@ struct TextLossRequest {
 
 struct TextLoss {
   double loss = 0;          ///< sum of token losses over their number
-  std::int64_t tokens = 0;  ///< that number: targets that count
+  std::int64_t tokens = 0;  ///< targets that count
 };
 
-/// Every target of `file` once, in the first window that has it. Windows are divided among the model's ranks, of which each makes
-/// as many passes; the result is the same on all of them and for any number of them. Throws UserError when no target counts and
-/// for a loss that is not finite. Collective.
+/// The loss over every target of `file`. A target counts once, in the first window that has it. The model's ranks divide the
+/// windows, and each makes as many passes. The result is the same on all ranks and for any number of ranks. Throws UserError when
+/// no target counts and for a loss that is not finite. Collective.
 TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const TextLossRequest& request, Runtime& runtime);
 
 }  // namespace lockstep::train

@@ -25,7 +25,7 @@ Trainer::Trainer(TrainerOptions options, TrainerParts parts)
   if (parts_.tokenizer != nullptr && options_.sample.tokens > 0) read_prompt();
 }
 
-// Once, so that what is wrong with it is told once.
+// Encodes the prompt once, so that its faults are told once.
 void Trainer::read_prompt() {
   const std::int64_t vocabulary = parts_.engine.config().model.vocabulary;
   options_.sample.never = data::missing_ids(*parts_.tokenizer, vocabulary);

@@ -1,6 +1,7 @@
 #pragma once
 
-// Logits over the whole vocabulary on the host, whatever part of it a rank has: what text is drawn from. Training never has them.
+// Logits over the whole vocabulary on the host, whatever part of it a rank has. Text is drawn from them. Training never makes
+// them.
 
 #include "layout/sharded_dims.h"
 #include "parallel/boundary.h"
@@ -10,16 +11,16 @@ namespace lockstep::train {
 
 class WholeLogits {
  public:
-  /// Room for at most `rows` rows. `dims` are those of this rank; the head is entered through `boundary`. Both outlive this.
+  /// Room for at most `rows` rows. `dims` are this rank's; inputs of the head pass through `boundary`. Both outlive this.
   WholeLogits(const layout::ShardedDims& dims, parallel::Boundary& boundary, std::int64_t vocabulary, std::int64_t rows)
       : dims_(dims), boundary_(boundary), vocabulary_(vocabulary), rows_(rows) {}
   void declare(Arena& workspace);
 
-  /// Where the rank's own are made: [rows, V of its part] f32.
+  /// Where the rank's own logits are made: [rows, V of its part] f32.
   Tensor own(std::int64_t rows) const;
-  /// [rows, V] on the host: where bring() puts them.
+  /// Where bring() puts whole logits: [rows, V] on the host.
   Tensor host(std::int64_t rows) const;
-  /// host(rows) = what own() has on all ranks that divide the vocabulary. Collective over them.
+  /// host(rows) = the own(rows) of all ranks that divide the vocabulary. Collective over these ranks.
   Tensor bring(Stream& stream, std::int64_t rows) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Dumps of steps that the oracle made itself, right or in a wrong way.
+// Makes dumps of steps that the oracle itself computes, right or in a wrong way.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace lockstep::lab::against {
 
 inline io::Path published_model(const std::string& name) { return io::Path("tests/golden/data/huggingface") / name; }
 
-/// A tensor to be written.
+/// A tensor of a dump, before it is written.
 struct Written {
   std::string dtype;
   std::vector<std::int64_t> shape;
@@ -51,7 +51,7 @@ inline void write_tensors(const io::Path& file, const Tensors& tensors) {
   io::replace_file(file, content);
 }
 
-/// A step of a published model: what is right of it, to be made wrong and written.
+/// The right step of a published model. Tests change it in wrong ways, and write the result as a dump.
 class MadeStep {
  public:
   explicit MadeStep(const std::string& model, std::int64_t rows = 4, std::int64_t columns = 12)
@@ -75,7 +75,7 @@ class MadeStep {
       batch.positions.push_back(t);
       batch.documents.push_back(0);
     }
-    for (std::int64_t i = 0; i < rows * columns; ++i) {  // prompts of other lengths, which are no targets
+    for (std::int64_t i = 0; i < rows * columns; ++i) {  // prompts of different lengths, which are no targets
       const std::int64_t row = i / columns, t = i % columns;
       batch.targets.push_back(t < 2 * row || t + 1 == columns ? -100 : batch.tokens[static_cast<std::size_t>(i + 1)]);
     }
@@ -95,7 +95,7 @@ class MadeStep {
 
   Names names() const { return {right.question.config, names_weights_, right.question.batch}; }
 
-  /// All tensors of a case; `rounding`: as a program with short numbers computes them. Stored in `dtype`.
+  /// All tensors of a case, stored in `dtype`. `rounding`: as a program with short numbers computes them; null: exactly.
   Tensors tensors(const Case& c, const Rounding* rounding = nullptr, const std::string& dtype = "F32") const {
     Tensors all;
     const Names known = names();
@@ -201,7 +201,7 @@ class MadeStep {
   std::vector<arch::huggingface::Parameter> names_weights_;
 };
 
-/// The words of the causes, the first of each fault.
+/// The word of the first cause of each fault.
 inline std::vector<std::string> words_of(const Judgement& judgement) {
   std::vector<std::string> words;
   for (const Fault& fault : judgement.faults) words.push_back(fault.causes.empty() ? "none" : fault.causes.front().word);

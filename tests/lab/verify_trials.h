@@ -1,6 +1,6 @@
 #pragma once
 
-// Short trials of layouts by verify.
+// Helpers for short runs of verify on a layout.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace lockstep::lab {
 
-/// The models with fewer blocks.
+/// The model of this name with fewer blocks.
 inline VerifyModel small_model(std::string_view name = "gpt2", DType type = DType::f32) {
   VerifyModel model = verify_model(name, type);
   model.config.layers = 3;

@@ -1,4 +1,5 @@
-// Copies in the memory of hosts while a run goes on: the files of a save that stopped it, and not a bit of the run changed.
+// Copies in the memory of hosts while a run goes on. They are the files of a save that stops the run, and change no bit of the
+// run.
 
 #include "train/saving/copies.h"
 

@@ -1,5 +1,5 @@
-// The gradients that ranks make together are those of their own loss: differences of the loss that the same ranks evaluate, with
-// weights moved on all of them. Nothing here is compared with one rank.
+// The gradients that ranks make together are those of their own loss. They are compared with differences of the loss that the
+// same ranks evaluate, with weights moved on all of them. Nothing here is compared with one rank.
 
 #include <gtest/gtest.h>
 

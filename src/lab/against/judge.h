@@ -1,6 +1,6 @@
 #pragma once
 
-// Compares a dump with the oracle's step, and finds the wrong way that explains what is wrong.
+// Compares a dump with the oracle's step, and finds the wrong way of computing that explains the differences.
 
 #include <cstdint>
 #include <string>
@@ -10,31 +10,31 @@
 
 namespace lockstep::lab::against {
 
-/// A tensor that is off, in one rank's file.
+/// A tensor in one rank's file that differs from the oracle's.
 struct Finding {
   std::string tensor, rank;
-  double off = 0, allowed = 0;  ///< relative to the right tensor's size; by rounding
-  std::string worst;            ///< the element that is farthest off, with both values
+  double off = 0, allowed = 0;  ///< relative to the right tensor's size; `allowed`: what rounding explains
+  std::string worst;            ///< the element with the largest difference, and both values
 };
 
 struct Cause {
   std::string word, sentence;
-  double excess = 0;                   ///< of the recomputed values, in units of the bound
-  std::vector<std::string> only = {};  ///< where others are right in spite of it: the tensors that it is in
-  bool rest_open = false;              ///< what comes behind cannot be recomputed
+  double excess = 0;                   ///< the largest difference from the recomputed values, in units of the bound
+  std::vector<std::string> only = {};  ///< the tensors that are wrong, where others are right in spite of this way
+  bool rest_open = false;              ///< whether tensors behind it cannot be recomputed
 };
 
-/// What is wrong in the passes, or in the update; or in both, where no gradients tell them apart.
+/// A fault of the passes, or of the update; or of both, where no gradients tell them apart.
 struct Fault {
   std::vector<Finding> wrong;  ///< in the order of computation
-  std::vector<Cause> causes;   ///< that explain all of it, the likeliest first
-  std::vector<Cause> nearest;  ///< without a cause: those that explain most; excess is the share that they do not
+  std::vector<Cause> causes;   ///< ways that explain the whole fault, the likeliest first
+  std::vector<Cause> nearest;  ///< without a cause: ways that explain most; excess is the share that they do not explain
   std::size_t tried = 0;
 };
 
 struct Judgement {
   std::size_t judged = 0;  ///< tensors
-  double worst = 0;        ///< of those that agree, in units of the bound
+  double worst = 0;        ///< the largest difference of tensors that agree, in units of the bound
   std::vector<Fault> faults = {};
   std::vector<std::string> remarks = {};
 };

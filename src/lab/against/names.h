@@ -14,29 +14,29 @@
 
 namespace lockstep::lab::against {
 
-/// Columns of what a module puts out.
+/// Columns of a module's output.
 struct ActivationMeaning {
   Spot spot;
   std::int64_t first = 0, columns = 0, of = 0;
   std::vector<std::int64_t> shape;
 };
 
-/// Rows of one of our parameters.
+/// The rows of one of the oracle's parameters that a published tensor has.
 struct ParameterMeaning {
   std::size_t index = 0;
   arch::huggingface::Part part;
   bool decays = true;
   bool replicated = false;  ///< every tensor rank holds all of it
-  std::int64_t order = 0;   ///< of the forward pass
+  std::int64_t order = 0;   ///< the tensor's place in the order of the forward pass
   std::vector<std::int64_t> shape;
 
-  /// As published, of the parameter's values.
+  /// The tensor in its published form, from the values of the parameter.
   Values published(const Values& parameter) const;
-  /// Its rows of the parameter become the published values.
+  /// Writes the published values into their rows of the parameter.
   void put(const Values& published, Values& parameter) const;
 
  private:
-  /// Where element (i, j) of its rows is published.
+  /// The index of element (i, j) of its rows in the published form.
   std::size_t place(std::size_t i, std::size_t j) const;
 };
 
@@ -45,7 +45,7 @@ class Names {
   /// `parameters` in the order of unit_table().
   Names(const arch::ModelConfig& config, const std::vector<arch::huggingface::Parameter>& parameters, const Batch& batch);
 
-  /// What a module of that name puts out; nothing for a name that the tables lack.
+  /// The columns that a module of this name puts out; none for a name that the tables lack.
   std::optional<ActivationMeaning> activation(std::string_view module) const;
   /// Null for a name that the model does not have.
   const ParameterMeaning* parameter(std::string_view name) const;

@@ -16,7 +16,7 @@
 
 namespace lockstep::lab::against {
 
-/// In the order in which a step computes them.
+/// Kinds of tensors, in the order in which a step computes them.
 enum class Kind : std::uint8_t { activation, loss, rank_loss, gradient, norm, slot, weight };
 
 struct Item {
@@ -30,20 +30,20 @@ struct Item {
   std::int64_t order = 0;
 };
 
-/// A case's answer for each item.
+/// The answer of one case: values for each item.
 struct Evaluated {
   std::vector<Values> values;
-  std::vector<std::vector<Values>> others;  ///< that are as right
-  std::vector<Values> tolerances;           ///< element by element, behind the gradients; empty: by the item's bound
-  double growth = 1;                        ///< of all gradients together, against the right ones
+  std::vector<std::vector<Values>> others;  ///< values that are as right as these
+  std::vector<Values> tolerances;           ///< by element, for items behind the gradients; empty: the item's bound holds
+  double growth = 1;                        ///< the norm of all gradients, over the right one
 };
 
-/// One file's part of an item.
+/// One file's piece of an item.
 struct PieceOf {
   std::size_t item, piece;
 };
 
-/// Half the distance of neighbours, relative to them, in a type by its name here or in safetensors.
+/// Half the relative distance of neighbouring numbers in a type, which has its name here or in safetensors.
 double unit_of(std::string_view type);
 
 class Step {
@@ -56,20 +56,21 @@ class Step {
   const std::vector<Item>& items() const { return items_; }
   const std::vector<PieceOf>& pieces() const { return pieces_; }
   const Evaluated& answer() const { return answer_; }
-  /// Names that say nothing to the oracle, and what facts are missing for: a sentence each.
+  /// Sentences about what is not judged: names that the oracle does not know, and facts that are missing.
   const std::vector<std::string>& not_judged() const { return not_judged_; }
   /// Whether norm and update are judged by the dump's own gradients.
   bool has_gradients() const { return !given_.empty(); }
   std::string_view dtype() const { return dtype_; }
 
-  /// `walks`: false where the case changes the update alone. Norm and update are left out where the dump's gradients decide them.
+  /// The answer of a case. `walks`: false where it changes the update alone. Norm and update are left out where the dump's own
+  /// gradients decide them.
   Evaluated evaluate(const Case& changed, bool walks) const;
-  /// Elements of a whole item at a piece's places. Those of padding are the piece's own: programs differ there, and rightly so.
+  /// Elements of a whole item at a piece's places. Elements of padding are taken from the piece, since programs may differ there.
   Values at_piece(const PieceOf& piece, const Values& whole) const;
   const Piece& piece(const PieceOf& of) const { return items_[of.item].tensor->pieces[of.piece]; }
-  /// How far a piece is from an answer, in units of what rounding may do; at most 1: it agrees.
+  /// The difference between a piece and an answer, in units of what rounding may do. At most 1: they agree.
   double excess(const PieceOf& of, const Evaluated& evaluated) const;
-  /// What rounding may do to an element of an item.
+  /// The largest difference that rounding may make in an element of an item.
   double peak(std::size_t item) const { return bounds_[item].peak; }
   Values before(const ParameterMeaning& parameter) const {
     return parameter.published((*right_.question.weights)[parameter.index]);
@@ -109,8 +110,8 @@ class Step {
   std::vector<std::string> not_judged_;
   std::set<std::string> absent_;                 // parameters that the system does not have, or does not train
   std::map<std::string, Values> given_;          // the dump's gradients by parameter, where it has all
-  double stored_unit_ = 0;                       // of their type
-  std::map<std::string, double> gradient_peak_;  // what rounding may do to an element
+  double stored_unit_ = 0;                       // the unit of rounding of their type
+  std::map<std::string, double> gradient_peak_;  // by parameter: what rounding may change in an element
   std::vector<Bound> bounds_;
   Walked walked_;
   Evaluated answer_;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the oracle's walk computed, in order, so that it can go back: values and their slopes (gradients). In double, or as a
-// program with shorter numbers would have them.
+// The computations of the oracle's walk, recorded so that it can go back: values and their slopes (gradients). They are in
+// double, or as a program with shorter numbers would have them.
 
 #include <cmath>
 #include <cstdint>
@@ -26,24 +26,24 @@ class Tape {
   Tape(std::int64_t rows, const Rounding* rounding)
       : rows_(at(rows)), rounding_(rounding), state_(rounding == nullptr ? 0 : rounding->seed) {}
 
-  /// A parameter: rounded, with slopes of zero.
+  /// Rounds a parameter's values, and sets its slopes to zero.
   void keep(Node& node);
-  /// A node of these values that lives until back().
+  /// Makes a node of these values that lives until back().
   Node& make(Values values);
-  /// What adds to other slopes once the node's are known. They are rounded before the first of a node's steps back.
+  /// Records a step that adds to other slopes once the node's are known. Slopes are rounded before the first step of their node.
   void then(Node& node, std::function<void()> step);
-  /// Goes back over all steps, then forgets them.
+  /// Runs all steps backwards, then forgets them.
   void back();
 
   struct Product {
     double value_times = 1, bias_times = 1, slope_times = 1, weight_slope_times = 1;
     bool bias_slope = true;
   };
-  /// x [rows, in] times the transpose of w [out, in], plus a bias that may be null. `change` gets the slopes between those of w
-  /// and of x.
+  /// x [rows, in] times the transpose of w [out, in], plus a bias that may be null. In back(), `change` gets the slopes after
+  /// those of w are computed, and before those of x.
   Node& product(Node& x, Node& w, Node* bias, const Product& how, std::function<void(Values&)> change = {});
 
-  /// Rows whose slopes parameters add up; empty: all.
+  /// Rows whose slopes are added to parameters' gradients; empty: all.
   void keep_rows(std::vector<bool> rows) { kept_ = std::move(rows); }
   bool keeps(std::size_t row) const { return kept_.empty() || kept_[row]; }
 
@@ -51,7 +51,7 @@ class Tape {
   void round(Values& values);
   void add(double& sum, double value) const { sum = rounding_ == nullptr ? sum + value : static_cast<float>(sum + value); }
   double dot(const double* a, const double* b, std::int64_t count) const;
-  /// Cosine and sine of a position's angle, a float where numbers are short.
+  /// Cosine and sine of a position's angle; the angle is a float where numbers are short.
   std::pair<double, double> turn(std::int64_t position, float frequency);
 
  private:

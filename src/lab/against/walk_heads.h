@@ -1,6 +1,6 @@
 #pragma once
 
-// Attention of the oracle's walk: from fused rows of queries, keys and values to what the heads put out.
+// Attention of the oracle's walk: from fused rows of queries, keys and values to the outputs of the heads.
 
 #include <cstdint>
 #include <vector>
@@ -12,18 +12,18 @@ namespace lockstep::lab::against {
 
 class HeadWalk {
  public:
-  /// Both outlive this.
+  /// Question and tape outlive this.
   HeadWalk(const Question& question, Tape& tape);
 
   struct Call {
-    std::int64_t block = 0, row = 0;  ///< of the model, of the batch
+    std::int64_t block = 0, row = 0;  ///< number of the model's block; row of the batch
     Node *query_gain = nullptr, *key_gain = nullptr;
   };
-  /// Heads [T, H D] out of qkv [T, (H + 2 K) D].
+  /// The outputs of the heads [T, H D] from qkv [T, (H + 2 K) D].
   Node& attend(Node& qkv, const Call& call);
 
  private:
-  /// What one query head sees from one position: where things lie in qkv and in the heads, and the weights of what is seen.
+  /// One query head's attention at one position: offsets in qkv and in the outputs, and the weights of the rows that it sees.
   struct Look {
     std::int64_t query, out, key, value;  // keys and values: from the start of their rows
     std::vector<std::int64_t> rows;
@@ -33,11 +33,11 @@ class HeadWalk {
     return numbers[at(row * t_ + t)];
   }
   std::int64_t width() const { return q_width_ + 2 * kv_width_; }
-  /// Queries, keys and values out of rows that lie group by group.
+  /// Separates queries, keys and values from rows that lie group by group.
   Node& regroup(Node& x);
   Node& norm(Node& x, const Call& call);
   Node& rotate(Node& x, const Call& call);
-  /// Turns queries and keys of all rows, by their angles times `direction`.
+  /// Rotates queries and keys of all rows by their angles times `direction`.
   void turn(Values& values, const Call& call, double direction) const;
   bool sees(const Call& call, std::int64_t from, std::int64_t to) const;
   Look look(const Values& qkv, const Call& call, std::int64_t h, std::int64_t i);

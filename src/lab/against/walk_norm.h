@@ -16,10 +16,10 @@ struct NormedColumns {
   Node *gain = nullptr, *bias = nullptr;
 };
 
-/// Other columns pass as they are. `centred`: LayerNorm, else RMSNorm.
+/// Normalises `columns` of x; its other columns stay as they are. `centred`: LayerNorm, else RMSNorm.
 Node& normalise(const Question& question, Tape& tape, Node& x, const std::vector<NormedColumns>& columns, bool centred);
 
-/// Whether gradients of vectors that all tensor ranks hold count a position, for ranks may divide them.
+/// Whether position t counts in gradients of vectors that all tensor ranks hold. Ranks may divide the positions.
 inline bool counts_position(const Question& question, const Tape& tape, std::int64_t t) {
   return question.ways.norm_positions.has(t, question.batch.columns) && tape.keeps(at(t));
 }

@@ -1,9 +1,9 @@
 #pragma once
 
-// One operation of all ranks on buffers of its own: filled with values that every rank can work out, run, and checked. What is
-// timed or shown as correct has been checked by this. `send`: every rank sends its buffer to the next one while it receives that
-// of the previous rank; a single rank sends nothing. `barrier` has no buffers: it is correct when no rank leaves before all have
-// entered.
+// One operation of all ranks on buffers of its own. They are filled with values that every rank can work out, the operation runs,
+// and its results are checked. All that is timed or shown as correct was checked by this. `send`: every rank sends its buffer to
+// the next rank while it receives from the previous one; a single rank sends nothing. `barrier` has no buffers. It is correct
+// when no rank leaves before all have entered.
 
 #include <cstdint>
 #include <optional>
@@ -20,7 +20,7 @@ namespace lockstep::lab {
 
 /// The operations that can be tried, in the order in which they are reported.
 std::span<const comm::Collective> tried_collectives();
-/// Throws UserError, naming those there are.
+/// The collective of this name. Throws UserError, naming the known ones.
 comm::Collective collective_from_name(std::string_view name);
 
 /// Bytes that a rank's buffers take for a payload of `bytes`.
@@ -28,25 +28,25 @@ std::int64_t trial_bytes(comm::Collective op, std::int64_t bytes, int ranks);
 
 class CollectiveTrial {
  public:
-  /// Takes memory for payloads of up to `most_elements` floats. `root` where the operation has one. The same on every rank; world
-  /// and team outlive it.
+  /// Takes memory for payloads of up to `most_elements` floats. `root`: for operations that have one. The arguments are the same
+  /// on every rank; world and team outlive the object.
   CollectiveTrial(comm::Collective op, int root, std::int64_t most_elements, comm::Communicator& world, Team& team,
                   MemorySource& memory);
 
-  /// From now on the payload is `elements`, a multiple of the ranks. Everything is filled anew: with what a rank gives, and
-  /// zeros.
+  /// Sets the payload to `elements`, a multiple of the number of ranks. Fills all buffers: inputs with this rank's values, the
+  /// others with zeros.
   void fill(std::int64_t elements);
-  /// Payload of all_reduce, reduce, broadcast and send: the buffer of each; of a barrier none; of the others the buffer of all
-  /// ranks' parts.
+  /// Bytes of the payload. For all_reduce, reduce, broadcast and send it is the buffer of a rank. A barrier has none. For the
+  /// others it is the buffer with all ranks' parts.
   std::int64_t bytes() const { return elements_ * static_cast<std::int64_t>(sizeof(float)); }
   void run();
-  /// After fill() and one run(): what is wrong on this rank, if anything. For a barrier this is collective, and compares ranks of
-  /// one host alone, which share a clock.
+  /// What is wrong on this rank after fill() and one run(); none: nothing. For a barrier the call is collective, and compares
+  /// ranks of one host alone, which share a clock.
   std::optional<std::string> fault() const;
-  /// Seconds from entering to leaving the barrier in its last run.
+  /// Seconds between entering and leaving the barrier in its last run.
   double held_seconds() const { return left_ - entered_; }
 
-  /// What this rank gives, or will; and what it has got, or has there so far (empty: nothing comes here).
+  /// given(): the input of this rank. got(): its output, as it is so far; empty where this rank gets nothing.
   std::span<const float> given() const;
   std::span<const float> got() const;
 

@@ -72,7 +72,7 @@ const CollectiveRow* largest(const CollectiveReport& report, comm::Collective op
   return found;
 }
 
-// What formulas say beside what was measured: of broadcasts, and of networks.
+// Predictions of formulas for broadcasts and for networks, beside the measurements.
 std::string formulas(const CollectiveReport& report) {
   std::string text;
   const CollectiveRow *broadcast = largest(report, comm::Collective::broadcast), *send = largest(report, comm::Collective::send);

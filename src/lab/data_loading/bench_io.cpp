@@ -26,7 +26,7 @@ namespace {
 constexpr data::TokenFormat ids_format{.token_bytes = 2, .vocabulary = 50304};
 constexpr std::int64_t piece_bytes = 4LL << 20;
 
-/// A file of token ids that goes with it; rank 0 writes.
+/// A file of token ids that is removed with the object; rank 0 writes it.
 class TokensOnDisk {
  public:
   TokensOnDisk(comm::Communicator& world, const IoBenchOptions& options) : world_(world) {
@@ -42,7 +42,7 @@ class TokensOnDisk {
     if (world_.rank() == 0) std::filesystem::remove(path_, ignored);
   }
   const io::Path& path() const { return path_; }
-  /// Nothing of it is in memory when all ranks return. Collective.
+  /// Drops the file from the page cache before any rank returns. Collective.
   void forget() const {
     comm::together(world_, [&] {
       if (world_.rank() == 0) io::drop_cached(path_);

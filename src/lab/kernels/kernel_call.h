@@ -1,6 +1,6 @@
 #pragma once
 
-// The tensors of one case, on one device: the same numbers on every one.
+// The tensors of one case on one device. Their values are the same on every device.
 
 #include <cstdint>
 #include <memory>
@@ -29,12 +29,12 @@ class KernelCall {
   /// Zeros, for results and workspace.
   Tensor zeros(const Shape& shape) { return zeros(shape, type_); }
   Tensor zeros(const Shape& shape, DType type) { return make(shape, type).device; }
-  /// A step's numbers, as an update reads them.
+  /// The scalars of a step, where an update reads them.
   ops::StepScalars step();
-  /// This is compared, once the case is done.
+  /// Registers a tensor that is compared once the case is done.
   Tensor result(const Tensor& tensor);
 
-  /// Results, each on the host, behind all that was issued.
+  /// The registered tensors, each copied to the host after all issued work.
   std::vector<Tensor> results();
 
  private:
@@ -55,7 +55,7 @@ class KernelCall {
 struct KernelCase {
   const char *family, *what;
   void (*run)(KernelCall& call);
-  bool multiplies = false;  ///< products, whose bf16 order of additions may be a device's own
+  bool multiplies = false;  ///< whether it makes products, whose order of additions in bf16 may be the device's own
 };
 const std::vector<KernelCase>& kernel_cases();
 

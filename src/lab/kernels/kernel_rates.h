@@ -11,9 +11,9 @@ namespace lockstep::lab {
 
 struct KernelRate {
   std::string what;      ///< "product, fp32, 4096 x 4096 x 4096"
-  DType type;            ///< of what is multiplied, or moved
-  double rate = 0;       ///< FLOPs a second, or bytes; the median of some calls
-  bool products = true;  ///< FLOPs
+  DType type;            ///< of the values that are multiplied or moved
+  double rate = 0;       ///< FLOPs/s or bytes/s, the median of several calls
+  bool products = true;  ///< whether the rate is in FLOPs/s
 };
 
 /// Measures products, attention and sums. Their sizes are those of real models divided by `divisor`.

@@ -46,7 +46,7 @@ Cell size_cell(const LadderSample& sample) {
   return {sample.memory_bytes, format_bytes(static_cast<std::uint64_t>(sample.memory_bytes))};
 }
 
-/// What a row of the table has behind its setting.
+/// The figures of a row, which stand behind its setting in the table.
 std::vector<Cell> figures_of(const LadderRow& row) {
   const Cell none(nullptr, "");
   if (!row.measured()) return {none, none, none, none, none, fmt::format("n/a: {}", row.rung.missing)};
@@ -57,7 +57,7 @@ std::vector<Cell> figures_of(const LadderRow& row) {
 
 Json::Array numbers(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
-/// Figures that a row does not have are no members.
+/// A row as JSON. Figures that it does not have are left out.
 Json row_json(const LadderRow& row) {
   Json entry = Json::Object{{"rung", row.rung.number}, {"name", row.rung.name}, {"setting", row.rung.setting}};
   if (!row.measured()) {

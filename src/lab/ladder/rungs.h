@@ -1,7 +1,7 @@
 #pragma once
 
 // The rungs of the optimisation ladder. The first is the training step as one writes it down first, the last the one that this
-// program takes. Each rung adds one optimisation, a setting of its own. They follow "PyTorch performance tips for faster LLM
+// program takes. Each rung adds one optimisation, by one setting. The rungs follow "PyTorch performance tips for faster LLM
 // training" by S. Raschka.
 
 #include <span>
@@ -16,7 +16,7 @@
 
 namespace lockstep::lab {
 
-/// What is trained on a rung, on ranks of one core each.
+/// The training on a rung: its settings, and its ranks of one core each.
 struct LadderPlace {
   StepShape shape;
   ops::PlainKernels plain = {.products = true, .epilogues = true, .norm = true, .adamw = true};
@@ -30,14 +30,14 @@ LadderPlace foot_of(const StepShape& shape);
 struct Rung {
   int number;
   std::string_view name, setting;
-  std::string_view missing;  ///< why it changes nothing on this device; empty: it does
-  /// Switches it on; `cores` are those of the machine. Null: missing.
+  std::string_view missing;  ///< why the rung changes nothing on this device; empty: it does
+  /// Switches the optimisation on; `cores`: of the machine. Null where `missing` says why.
   void (*climb)(LadderPlace& place, int cores);
 };
-/// All, by number from 0 on.
+/// All rungs, by number from 0 on.
 std::span<const Rung> rungs();
 
-/// The rungs that "0-11" or "0,2,5-7" names, in order, rung 0 among them; what is wrong with the text goes to `problems`.
+/// The rungs that "0-11" or "0,2,5-7" names, in order, with rung 0. Faults of the text go to `problems`.
 std::vector<Rung> rungs_from(std::string_view text, std::vector<Problem>& problems);
 
 }  // namespace lockstep::lab

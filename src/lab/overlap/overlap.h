@@ -1,7 +1,7 @@
 #pragma once
 
-// How much of the exchange of gradients a step hides behind its backward pass: steps that wait for every bucket and steps that go
-// on, in turns.
+// How much of the exchange of gradients a step hides behind its backward pass. Steps that wait for every bucket and steps that go
+// on are measured in turns.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace lockstep::lab {
 
 struct OverlapOptions {
-  int rounds = 7;                        ///< of a step of either kind
+  int rounds = 7;                        ///< each has a step of either kind
   std::int64_t bucket_bytes = 25 << 20;  ///< parallel.bucket_bytes
 };
 
@@ -25,20 +25,20 @@ struct OverlapReport {
   StepShape shape;
   int ranks = 1;
   std::int64_t bucket_bytes = 0, gradient_bytes = 0;
-  double communication = 0;  ///< waiting for reductions when each is waited for at once: of the rank that waits least
-  double cover = 0;          ///< of the same steps, backward after the first unit's gradient was complete: mean of the ranks
+  double communication = 0;  ///< waiting for reductions, each awaited at once: of the rank that waits least
+  double cover = 0;          ///< the backward pass of those steps behind the first unit's complete gradient: mean of the ranks
   double exposed = 0;        ///< waiting for reductions when backward goes on: mean of the ranks
   double step = 0, waiting_step = 0;  ///< whole steps, with and without overlap
-  double noise = 0;  ///< of communication less exposed: how far the rounds of either lie from their medians, in the median
+  double noise = 0;                   ///< of communication - exposed: the median distance of the rounds from their medians
 
-  /// The most that can be hidden.
+  /// The most seconds that can be hidden.
   double hideable() const { return std::min(communication, cover); }
   double hidden() const { return std::clamp(communication - exposed, 0.0, std::max(0.0, hideable())); }
-  /// The claim that a network keeps up where communication takes no longer than the computation beside it.
+  /// Whether communication takes no longer than the computation beside it, so that a network keeps up.
   bool keeps_up() const { return communication <= cover; }
-  /// Whole steps are shorter by so much than those that wait: another measure of what is hidden.
+  /// How much shorter steps with overlap are than steps that wait: another measure of what is hidden.
   double saved() const { return waiting_step - step; }
-  /// None: there is nothing to hide, or no more than the noise.
+  /// None where there is nothing to hide, or no more than the noise.
   std::optional<double> hidden_share() const { return hideable() > noise ? std::optional(hidden() / hideable()) : std::nullopt; }
 };
 

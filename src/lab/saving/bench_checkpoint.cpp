@@ -114,7 +114,7 @@ class Bench {
     file.close();
     return now_seconds() - start;
   }
-  /// That file again, from the device; then it goes.
+  /// Reads write_raw()'s file from the device, and removes it.
   double read_raw() {
     io::drop_cached(raw_path());
     std::vector<std::byte> to(piece);
@@ -132,7 +132,7 @@ class Bench {
   io::Path raw_path() const { return scratch_.path() / fmt::format("raw_{}", world_.rank()); }
   std::uint64_t raw_share() const { return bytes_ / static_cast<std::uint64_t>(world_.size()); }
 
-  /// What was saved back into the engine, from the device.
+  /// Loads the checkpoint into the engine, from the device.
   double load(const io::Path& checkpoint) {
     world_.barrier();
     if (world_.rank() == 0)

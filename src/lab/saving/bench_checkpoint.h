@@ -1,7 +1,7 @@
 #pragma once
 
-// How fast ranks write a checkpoint and read it. Training waits for one; beside it the same bytes are written and read without
-// any of its care. Training goes on beside the other one.
+// How fast ranks write a checkpoint and read it. One kind of checkpoint lets training wait. The same bytes
+// are also written and read raw. The other kind is written while training goes on.
 
 #include <cstdint>
 
@@ -15,7 +15,7 @@
 namespace lockstep::lab {
 
 struct CheckpointOptions {
-  io::Path folder = ".";  ///< on the file system that is measured; a folder of its own in it comes and goes
+  io::Path folder = ".";  ///< on the file system that is measured; the bench makes a folder in it and removes it
   int rounds = 5;
   int zero = 0;  ///< as memory.zero
 };
@@ -25,20 +25,20 @@ struct CheckpointReport {
   StepShape shape;
   int ranks = 1, zero = 0;
   std::uint64_t bytes = 0;  ///< of a checkpoint
-  double save = 0;          ///< until it is durable, training waiting
+  double save = 0;          ///< a checkpoint that training waits for, until it is durable
   double raw = 0;           ///< the same bytes: each rank writes its share into a file and calls fdatasync()
   double ratio = 0;         ///< raw / save of the same round
   double load = 0;          ///< the checkpoint into weights and optimizer, every byte verified, none of it cached before
-  double raw_read = 0;      ///< the bytes that raw wrote, none of them cached before
+  double raw_read = 0;      ///< reading the bytes of `raw`, none of them cached before
   double load_ratio = 0;    ///< raw_read / load of the same round
-  double beside = 0;        ///< until a checkpoint is durable that training goes on beside
-  double waited = 0;        ///< of that, how long training waited
+  double beside = 0;        ///< a checkpoint that is written while training goes on, until it is durable
+  double waited = 0;        ///< the part of `beside` in which training waited
   double waited_share = 0;  ///< waited / beside of the same round
-  double step = 0;          ///< alone
-  double step_beside = 0;   ///< while a save goes on
+  double step = 0;          ///< a step alone
+  double step_beside = 0;   ///< a step while a checkpoint is written
   std::int64_t copies = 0;  ///< bytes of a rank's memory for copies
 
-  /// GB/s, where all bytes take so many seconds.
+  /// GB/s of the checkpoint's bytes in `seconds`.
   double rate(double seconds) const { return 1e-9 * static_cast<double>(bytes) / seconds; }
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What it costs a training step to say how it went: steps alone, with a line of metrics each, and with metrics and a trace, in
-// turns.
+// What metrics and traces cost a training step. Three kinds of steps are timed in turns: steps alone, steps with a line of
+// metrics each, and steps with metrics and a trace.
 
 #include <array>
 #include <cstdint>
@@ -21,25 +21,26 @@ namespace lockstep::lab {
 inline constexpr std::array<std::string_view, 3> overhead_kinds{"alone", "metrics", "metrics and trace"};
 
 struct OverheadOptions {
-  int rounds = 100;              ///< of a step of each kind
-  io::Path folder = ".";         ///< a file of metrics comes and goes in it
+  int rounds = 100;              ///< each has a step of each kind
+  io::Path folder = ".";         ///< the bench makes a file of metrics in it and removes it
   MakeObservedOps observed_ops;  ///< for the trace
 };
 
-/// Where the middle half of some values lies.
+/// The bounds of the middle half of some values, and their median.
 struct Quartiles {
   double lower = 0, median = 0, upper = 0;
 };
-/// The quartiles of at least one value. The outer ones are medians of the halves below and above the middle, which is in both.
+/// The quartiles of at least one value. The outer ones are medians of the halves below and above the middle value, which is in
+/// both.
 Quartiles quartiles_of(std::vector<double> values);
 
 struct OverheadReport {
   StepShape shape;
   int ranks = 1;
   std::array<std::vector<double>, overhead_kinds.size()> seconds;  ///< of the slowest rank, by round
-  std::int64_t spans = 0;                                          ///< that rank 0 tells of a step
+  std::int64_t spans = 0;                                          ///< on rank 0, in a step
 
-  /// How much longer a step of kind `kind`, 1 or 2, takes than the same round's alone, as a part of that.
+  /// How much longer a step of kind `kind`, 1 or 2, takes than one alone in the same round, as a share of the latter.
   Quartiles overhead(std::size_t kind) const;
 };
 

@@ -65,7 +65,7 @@ void add(train::ListSeconds& sums, const train::ListSeconds& list, double share)
   }
 }
 
-// The same model again, with kernels that are observed.
+// Makes the account with the same model once more, whose kernels are observed.
 void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& runtime, comm::Communicator& world) {
   OpAccount account;
   const std::unique_ptr<ops::Ops> ops = options.observed_ops(account);

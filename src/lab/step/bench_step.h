@@ -26,7 +26,7 @@
 
 namespace lockstep::lab {
 
-/// Makes the kernels of this rank once more, for the observer.
+/// Makes the kernels of this rank a second time, observed.
 using MakeObservedOps = std::function<std::unique_ptr<ops::Ops>(ops::OpObserver& observer)>;
 
 struct StepBenchOptions {
@@ -43,17 +43,17 @@ struct StepReport {
   std::string version;
   DType dtype = DType::f32;  ///< of weights and activations
   Layout layout;
-  double bubble = 0;                  ///< of all ranks' time, what its schedule leaves them waiting were all stages as long
-  std::int64_t activation_bytes = 0;  ///< of the engine's memory, on a rank
-  std::int64_t memory_bytes = 0;      ///< of all of it, kernels' too
+  double bubble = 0;                  ///< the share of all ranks' time that the schedule leaves idle, with stages of equal time
+  std::int64_t activation_bytes = 0;  ///< activations in the engine's memory, on a rank
+  std::int64_t memory_bytes = 0;      ///< all memory of the engine and of kernels, on a rank
   int ranks = 1;
   int threads = 0;              ///< of all ranks
-  std::string gpu = {};         ///< that computes; empty: the processor does
+  std::string gpu = {};         ///< the GPU that computes; empty: the processor does
   std::vector<double> seconds;  ///< of each timed step
   double flops_per_token = 0;
-  double peak_flops = 0;              ///< of all ranks, to compare with; 0: not known; the caller knows it
+  double peak_flops = 0;              ///< of all ranks, to compare with; 0: not known. The caller sets it
   double first_step_seconds = 0;      ///< the first step alone
-  double first_step_after_start = 0;  ///< from the start of the process to its end
+  double first_step_after_start = 0;  ///< from the process's start to the first step's end
   double first_loss = 0, last_loss = 0;
   double exposed_seconds = 0;  ///< of a step, waiting for the reduction of gradients: the median, on this rank
   std::int64_t peak_mib = 0;
@@ -67,7 +67,7 @@ struct StepReport {
   std::vector<RankAccount> each;      ///< of every rank, in the same steps
   std::vector<StageAccount> stages;   ///< of a pipeline's ranks, in the same steps
 
-  std::optional<Floor> floor;  ///< the caller measures it
+  std::optional<Floor> floor;  ///< set by the caller
 
   double median_seconds() const;
   double tokens_per_second() const;
@@ -75,7 +75,7 @@ struct StepReport {
   std::optional<double> floor_ratio() const;
 };
 
-/// Collective; the report is rank 0's. Throws UserError when options are out of range, or where the layout is none for the shape
+/// Collective; the report is rank 0's. Throws UserError when options are out of range, or where the layout does not fit the shape
 /// and the ranks of `world`.
 StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops,
                       comm::Communicator& world);

@@ -17,22 +17,22 @@ namespace lockstep::lab {
 
 struct FloorProduct {
   StepProduct product;
-  double seconds;  ///< of one, by the fastest contender
+  double seconds;  ///< of one product, by the fastest contender
   double step_seconds() const { return product.count * seconds; }
 };
 
 struct Floor {
   std::vector<FloorProduct> products = {};
   double optimizer_seconds = 0;
-  double bandwidth = 0;  ///< bytes/s that optimizer_seconds counts with
+  double bandwidth = 0;  ///< bytes/s behind optimizer_seconds
   double seconds() const;
 };
 
-/// A layer's product of a step.
+/// Measures one product of a layer in a step.
 GemmRow measure_layer(GemmBench& bench, const StepProduct& product);
 
-/// Measures every shape for a moment in so many rounds and takes the best: 5 to 20 seconds in all. Only ratios to steps timed
-/// just before or after mean something.
+/// Measures every shape for a moment in `rounds` rounds and takes the best: 5 to 20 seconds in all. The floor is to be compared
+/// only with steps timed just before or after.
 Floor measure_floor(const StepShape& shape, const parallel::WeightStorage& weights, Runtime& runtime, ops::Isa isa,
                     int rounds = 3);
 

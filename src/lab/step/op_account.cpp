@@ -9,7 +9,7 @@
 namespace lockstep::lab {
 namespace {
 
-// What is not named here works on rows.
+// Families that are not named here work on rows.
 Part part_of(std::string_view family) {
   constexpr std::array<std::pair<std::string_view, Part>, 5> parts{{{"linear", Part::products},
                                                                     {"attention", Part::attention},

@@ -1,6 +1,6 @@
 #pragma once
 
-// Adds up where the time of ops goes: an observer of a rank's kernels.
+// An observer of a rank's kernels, which adds up the seconds of ops.
 
 #include <array>
 #include <cstdint>
@@ -35,12 +35,13 @@ struct ProductTime {
 
 class OpAccount final : public ops::OpObserver {
  public:
-  /// From now on each op begins when what was issued on `stream` is done, and ends when it is itself. The stream outlives this.
+  /// From now on an op's time begins when all earlier work on `stream` is done, and ends when its own is. The stream outlives
+  /// this.
   void wait_for(Stream& stream) { stream_ = &stream; }
   void begin(const ops::OpCall& call) override;
   void end(const ops::OpCall& call) noexcept override;
 
-  /// Since construction or reset(): the ops that were called, in the order of their first calls.
+  /// The ops that were called since construction or reset(), in the order of their first calls.
   const std::vector<OpTime>& times() const { return ops_; }
   const std::vector<ProductTime>& products() const { return products_; }
   /// Seconds of the ops that belong to a part; 0 for ranks and rest.

@@ -1,22 +1,22 @@
 #pragma once
 
-// What kernels reach inside a training step, beside the rate of multiply-adds: with operands that other kernels have just
-// written, biases and activations included.
+// Rates of kernels inside a training step, beside the multiply-add rate. Other kernels have just written their operands. Biases
+// and activations are included.
 
 #include "base/dtype.h"
 #include "device/runtime.h"
 
 namespace lockstep::lab {
 
-/// What kernels reach with weights and activations of one type.
+/// Rates of kernels with weights and activations of one type.
 struct StepRates {
-  double product_share = 0;    ///< of the rate of multiply-adds: products that add up endlessly many terms
-  double product_depth = 0;    ///< terms, whose time each sum of a product takes besides
-  double attention_share = 0;  ///< of the rate of such products: attention in whole blocks of keys
+  double product_share = 0;    ///< share of the multiply-add rate, for products with endlessly many terms
+  double product_depth = 0;    ///< each sum of a product costs as much time as so many more terms
+  double attention_share = 0;  ///< share of the rate of such products, for attention in whole blocks of keys
 };
 
-/// The fastest of `steps` steps, behind one to warm up, of each of three small models (narrow, wide, long). Takes about half a
-/// second a step of all three on one core.
+/// Rates of the fastest of `steps` steps, after one to warm up, of each of three small models (narrow, wide, long). Takes about
+/// half a second for a step of all three on one core.
 StepRates measure_step_rates(Runtime& runtime, DType type, int steps);
 
 }  // namespace lockstep::lab

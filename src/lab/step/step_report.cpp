@@ -50,7 +50,7 @@ void tell_ops(const StepReport& report, Answer& answer) {
   answer.table("", table);
 }
 
-/// What tables of products have; `last`: the heading of the rate.
+/// A table of products with its headings; `last`: the heading of the rate.
 Table product_table(const char* first, const char* m, const char* n, const char* k, const char* last) {
   return Table({{"", first}, {"", m}, {"", n}, {"", k}, {"", "ms", "{:.3f}", 1e3}, {"", "calls"}, {"", last, "{:.1f}", 1e-9}});
 }
@@ -95,7 +95,7 @@ void tell_ranks(const StepReport& report, Answer& answer) {
   answer.table("", stages);
 }
 
-/// What a step is and takes, above the tables.
+/// The lines above the tables: what was timed, and what it took.
 std::string summary_of(const StepReport& report) {
   const double gflops = 1e-9 * report.flops_per_token * report.tokens_per_second();
   const std::string ranks = report.ranks == 1 ? "" : fmt::format("{} ranks with together ", report.ranks);

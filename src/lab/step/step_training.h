@@ -1,6 +1,6 @@
 #pragma once
 
-// A model of one shape that is trained on one batch, again and again: what step benches time.
+// A model of one shape that is trained on one batch, again and again. Benches of steps time it.
 
 #include <cstdint>
 #include <span>
@@ -19,7 +19,7 @@
 
 namespace lockstep::lab {
 
-/// Random tokens, each one's target the next: part `part` of `parts` of the shape's samples, in micro-batches.
+/// Random tokens, with the next token as target. It is part `part` of `parts` of the shape's samples, in micro-batches.
 class FixedBatches {
  public:
   FixedBatches(const StepShape& shape, int part, int parts, int microbatches);
@@ -34,26 +34,26 @@ class FixedBatches {
   std::int64_t targets_of_step_;
 };
 
-/// What is not the shape's.
+/// Settings that are not part of the shape.
 struct StepSettings {
   Layout layout = {};
   parallel::WeightStorage weights = {};
-  bool saves_beside = false;      ///< memory for checkpoints that are written meanwhile
-  std::int64_t traced_steps = 0;  ///< memory for what so many steps tell
+  bool saves_beside = false;      ///< memory for checkpoints that are written while training goes on
+  std::int64_t traced_steps = 0;  ///< memory for the spans of so many steps
 };
 
 class StepTraining {
  public:
-  /// Collective; the arguments outlive it. The layout is one for `world`, and the samples divide by its replicas and their
+  /// Collective; the arguments outlive this. The layout fits `world`, and the samples divide by its replicas and their
   /// micro-batches.
   StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world, const StepSettings& settings);
-  /// Any model may be trained: `shape` says the samples, positions and vocabulary of `config`.
+  /// Trains any model. `shape` says the samples, positions and vocabulary of `config`.
   StepTraining(const train::EngineConfig& config, const StepShape& shape, Runtime& runtime, ops::Ops& ops,
                comm::Communicator& world);
   train::StepResult step();
   train::Engine& engine() { return engine_; }
   const train::Engine& engine() const { return engine_; }
-  /// Seconds of the step that `result` tells of, until its weights are updated.
+  /// Seconds of a step, until its weights are updated. `result` gets what the step tells.
   double timed_step(train::StepResult& result);
   std::int64_t activation_bytes() const { return engine_.ledger().total(MemoryKind::activations); }
 

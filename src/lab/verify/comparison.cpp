@@ -38,7 +38,7 @@ double squares(const Tensor& tensor) {
   return sum;
 }
 
-// Infinite for what is no number.
+// The square of a difference; infinite where that is NaN.
 double square(double difference) {
   const double result = difference * difference;
   return std::isnan(result) ? std::numeric_limits<double>::infinity() : result;

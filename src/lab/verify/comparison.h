@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run's ranks have, compared with a record of another run while they train.
+// Compares what the ranks of a run have with a record of another run, while they train.
 
 #include <array>
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace lockstep::lab {
 
-/// How a run goes on where it is compared.
+/// How a compared run goes on from step to step.
 enum class Going : std::uint8_t {
-  free,  ///< on its own: everything has the record's bits
+  free,  ///< on its own: everything has to have the record's bits
   led  ///< each step begins with the record's weights and slots, and each update has its gradient: only what a step makes of them
        ///< may differ, for the first steps of AdamW are close to lr sign(g), and make much of little
 };
 
-/// Kinds of what is compared, in the order in which a step has them.
+/// Kinds of quantities that are compared, in the order in which a step has them.
 enum class Quantity : std::uint8_t { drawn, read, gradient, loss, norm, weight, slot, evaluation };
 
 /// A tensor, or a number, that differs.
@@ -29,22 +29,22 @@ struct Finding {
   int step = 0;
   int slot = 0;                    ///< of Quantity::slot
   int parameter = -1;              ///< of the record's model; -1: a number
-  int rank = 0;                    ///< that has it: of several the one that is farthest off
+  int rank = 0;                    ///< the rank that has it; of several the one with the largest error
   double error = 0;                ///< ||a - b|| / max(||b||, 1e-6 x ||all gradients||), or |a - b| / |b| of numbers
-  std::int64_t element = 0;        ///< the first that differs on the rank
-  double value = 0, expected = 0;  ///< there
+  std::int64_t element = 0;        ///< the first element that differs on the rank
+  double value = 0, expected = 0;  ///< of that element
 };
 
-/// Collects what the ranks of one run find.
+/// Collects the differences that the ranks of one run find.
 class Comparison {
  public:
   /// The record outlives this.
   Comparison(const RunRecord& record, Going going, int ranks);
-  /// For rank `rank`, which alone uses it; lives no longer than this.
+  /// The observer for rank `rank`, which alone uses it. This outlives it.
   std::unique_ptr<RankObserver> observer(int rank);
-  /// What differs, in the order of steps, quantities and parameters; after the run.
+  /// The differences, in the order of steps, quantities and parameters; after the run.
   std::vector<Finding> findings() const;
-  /// Tensors with elements that no rank answers for, or more than one; empty: none. For a run that came to its end.
+  /// Names of tensors with elements that no rank answers for, or more than one; empty: none. For a run that came to its end.
   std::vector<std::string> miscounted() const;
 
  private:
@@ -52,15 +52,15 @@ class Comparison {
   /// A rank's part of a tensor.
   struct Part {
     Finding finding;               ///< without its error
-    double held = 0, counted = 0;  ///< sums of squares of differences: of all that the rank holds, and of what it answers for
+    double held = 0, counted = 0;  ///< squares of differences, added over what the rank holds, and over what it answers for
   };
-  /// Step, quantity, slot, parameter.
+  /// A finding's step, quantity, slot and parameter.
   using Key = std::array<int, 4>;
   struct RankFindings {
     std::map<Key, Part> parts;
-    std::vector<std::int64_t> answered;  ///< elements that the rank answers for, by slot (the last: weights), then parameter
+    std::vector<std::int64_t> answered;  ///< elements that the rank answers for, by slot (the last: weights), then by parameter
   };
-  /// What the record has of a finding's kind.
+  /// The record's values for a finding.
   const WholeValues& expected(const Finding& finding) const;
 
   const RunRecord& record_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Ranks that do something else than they are asked for, where a planted fault says so.
+// Ranks that do something other than an operation asks for, where a planted fault says so.
 
 #include <algorithm>
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace lockstep::lab {
 
-/// What happens in place of an operation; nothing: what was asked for. `number`: how many this rank was asked for before.
+/// Replaces an operation; none: the operation is done as asked for. `number`: the operations that this rank was asked for before.
 using Fault =
     std::function<std::optional<comm::Request>(const comm::Operation& operation, int number, comm::Communicator& world)>;
 
@@ -40,7 +40,7 @@ class FaultyWorld final : public comm::Communicator {
   }
 
  public:
-  /// The operation as it was asked for, but for how it reduces.
+  /// Does the operation as asked for, but with `reduction`.
   static comm::Request pass(const comm::Operation& operation, comm::Reduction reduction, comm::Communicator& world) {
     using comm::Collective;
     const comm::Operation& o = operation;

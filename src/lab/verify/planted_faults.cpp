@@ -11,7 +11,7 @@ namespace {
 using comm::Collective, comm::Operation;
 using Instead = std::optional<comm::Request>;
 
-/// Smaller ones are of losses and norms.
+/// Smaller sums are those of losses and norms, not of gradients.
 constexpr std::int64_t least_elements = 2000;
 
 bool adds_gradients(const Operation& operation) {
@@ -19,7 +19,7 @@ bool adds_gradients(const Operation& operation) {
   return adds && operation.dtype == DType::f32 && operation.count >= least_elements;
 }
 
-/// Every third bucket, from the second on.
+/// Loses every third bucket, from the second on.
 Fault drop_bucket() {
   return [seen = 0](const Operation& operation, int, comm::Communicator&) mutable {
     return adds_gradients(operation) && seen++ % 3 == 1 ? Instead(std::in_place) : std::nullopt;

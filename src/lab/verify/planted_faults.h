@@ -1,6 +1,6 @@
 #pragma once
 
-// Faults that real systems have had, to be planted in ranks: what `demo --break` shows, and tests of verify.
+// Faults that real systems have had, planted in ranks by `demo --break` and by tests of verify.
 
 #include <string_view>
 #include <vector>
@@ -11,7 +11,7 @@ namespace lockstep::lab {
 
 struct PlantedFault {
   std::string_view name, about;
-  std::string_view layout;  ///< words of one that has what the fault breaks
+  std::string_view layout;  ///< words of a layout that has what the fault breaks
   Fault (*make)();
 };
 

@@ -45,7 +45,7 @@ class HostCopy {
   Memory memory_;
 };
 
-/// State whose visits are of host memory.
+/// A state whose visits see copies in host memory.
 class HostState final : public parallel::TrainingState {
  public:
   HostState(parallel::TrainingState& state, Stream& stream) : state_(state), stream_(stream) {}
@@ -71,7 +71,7 @@ class HostState final : public parallel::TrainingState {
       for (const Tensor& slot : range.slots) slots.push_back(bring(slot));
       here.slots = slots;
       call(body, here);
-      // A gradient may always be changed.
+      // Observers may change a gradient in any visit.
       const auto last = use.changes ? copies.end() : std::next(copies.begin());
       for (auto copy = copies.begin(); copy != last; ++copy) copy->write_back();
     });
@@ -81,7 +81,7 @@ class HostState final : public parallel::TrainingState {
   Stream& stream_;
 };
 
-/// The plan's store, whose leases are seen.
+/// The plan's store, whose leases the observer sees.
 class WatchedStore final : public parallel::ParameterStore {
  public:
   WatchedStore(std::unique_ptr<parallel::ParameterStore> store, Stream& stream, RankObserver& observer)
@@ -107,7 +107,7 @@ class WatchedStore final : public parallel::ParameterStore {
   RankObserver& observer_;
 };
 
-/// Replicas, seen between the two halves of an update.
+/// Replicas that the observer sees between the two halves of an update.
 class WatchedReplicas final : public train::Updater {
  public:
   WatchedReplicas(const train::UpdaterParts& parts, RankObserver& observer)
@@ -128,7 +128,7 @@ class WatchedReplicas final : public train::Updater {
   RankObserver& observer_;
 };
 
-/// A worker of parameter servers.
+/// A worker of parameter servers that the observer sees.
 class WatchedWorker final : public train::Updater {
  public:
   WatchedWorker(std::unique_ptr<train::Updater> worker, RankObserver& observer)
@@ -231,7 +231,7 @@ class RankTrial {
   HostState state_;  ///< the engine's
 };
 
-/// A rank behind those that train.
+/// Runs a parameter server's rank.
 void serve(const Trial& trial, comm::Communicator& world) {
   const RankParts parts(trial, world);
   const std::unique_ptr<comm::Communicator> servers = world.split(1, world.rank());

@@ -1,7 +1,7 @@
 #pragma once
 
-// A training run written down: every loss, gradient, weight and slot of the optimizer after every step, put together from what
-// its ranks have.
+// The record of a training run: every loss, gradient, weight and optimizer slot after every step. It is put together from what
+// the ranks have.
 
 #include <string>
 #include <vector>
@@ -11,24 +11,24 @@
 
 namespace lockstep::lab {
 
-/// What a run keeps of a model between steps.
+/// The state of a model between steps.
 struct ModelState {
-  WholeValues masters, published;  ///< what is updated, and what the model reads
+  WholeValues masters, published;  ///< masters: what is updated; published: what the model reads
   std::vector<WholeValues> slots;
-  /// Where a state's masters are: what is not trained has none beside what the model reads.
+  /// Where the values of a state's `master` are. Weights that are not trained have no masters, only the published values.
   const WholeValues& of(const Tensor& master) const { return master.dtype == masters.type() ? masters : published; }
 };
 
 struct RunRecord {
-  /// Everything a run of `steps` steps writes, as zeros.
+  /// A record with zeros in place of all that a run of `steps` steps writes.
   RunRecord(const VerifyModel& model, const Layout& layout, int steps);
   RunRecord(const RunRecord&) = delete;
   RunRecord& operator=(const RunRecord&) = delete;
 
   WholeModel whole;
-  std::vector<std::string> slots;  ///< their names
+  std::vector<std::string> slots;  ///< names of the slots
   WholeValues drawn;               ///< start values as the seed gives them
-  ModelState start;                ///< what the first step begins with: no bias is zero, no gain one
+  ModelState start;                ///< the state at the first step; no bias is zero and no gain one
   struct Step {
     double loss = 0, norm = 0;
     WholeValues gradients;  ///< before the update
@@ -37,15 +37,15 @@ struct RunRecord {
   std::vector<Step> steps;
   double evaluated = 0;  ///< sum of token losses with the last weights
 
-  /// What step `step` begins with.
+  /// The state that step `step` begins with.
   const ModelState& before(int step) const { return step == 0 ? start : steps[static_cast<std::size_t>(step) - 1].after; }
 };
 
-/// Writes what rank `rank` has; the ranks of a run write to one record at the same time. `like`: the run that this one starts as;
-/// null: from the seed, and every value then moved by a little.
+/// An observer that writes what rank `rank` has; the ranks of a run write to one record at the same time. `like`: the run whose
+/// start this one takes. Null: it starts from the seed, and every value is then moved by a little.
 std::unique_ptr<RankObserver> make_recorder(RunRecord& record, const RunRecord* like, int rank);
 
-/// Puts what a record has at a moment into a rank's state.
+/// Copies a recorded state into a rank's state.
 void load(const WholeModel& whole, const ModelState& from, parallel::TrainingState& state);
 
 }  // namespace lockstep::lab

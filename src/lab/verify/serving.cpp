@@ -130,7 +130,7 @@ std::vector<ServingCase> serving_cases() {
       {"8 side by side, 2 threads, weights packed", {.texts = 8, .pages = 30, .rows = 64}, 2, ops::Isa::automatic, true}};
   const std::vector<ops::Isa> isas = ops::available_isas();
   for (const ops::Isa isa : isas) {
-    // What has no fused multiply-adds has bits of its own.
+    // Kernels without fused multiply-adds have bits of their own.
     if (isa == ops::Isa::baseline || isa == isas.front()) continue;
     cases.push_back({fmt::format("8 side by side, {}", ops::name_of(isa)), {.texts = 8, .pages = 60, .rows = 128}, 1, isa});
   }

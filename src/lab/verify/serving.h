@@ -1,6 +1,6 @@
 #pragma once
 
-// Shows that a text which is written beside others is the one that is written alone.
+// Shows that a text written beside others is the same as when it is written alone.
 
 #include <cstdint>
 #include <functional>
@@ -20,22 +20,23 @@ struct ServingCase {
   train::BatchSize size;
   int threads = 1;
   ops::Isa isa = ops::Isa::automatic;
-  bool packed = false;  ///< weights lie as for writing a token at a time
+  bool packed = false;  ///< whether weights lie as for writing one token at a time
 };
 std::vector<ServingCase> serving_cases();
 
 struct ServingReport {
   std::string model, words;
-  std::int64_t texts = 0, tokens = 0, saved = 0;  ///< tokens of prompts that pages had
-  std::int64_t different = 0;                     ///< texts that are not as the first one alone
-  std::string first;                              ///< of them: which, and where
+  std::int64_t texts = 0, tokens = 0, saved = 0;  ///< `saved`: tokens of prompts that cached pages had
+  std::int64_t different = 0;                     ///< texts that differ from the same text alone
+  std::string first;                              ///< the first of these: which, and where it differs
 };
 
-/// Adds texts that were written to the report, beside those that were expected.
+/// Compares written texts with the expected ones, and adds the result to the report.
 void compare(ServingReport& report, const std::vector<std::vector<std::int32_t>>& written,
              const std::vector<std::vector<std::int32_t>>& expected);
 
-/// Each model, with random weights, writes the same texts in every case, and first each of them alone. `told`: as they come.
+/// Each model, with random weights, first writes each text alone, then all texts in every case. `told` is called with each
+/// report.
 std::vector<ServingReport> verify_serving(const std::vector<VerifyModel>& models, const std::vector<ServingCase>& cases,
                                           const std::function<void(const ServingReport&)>& told);
 

@@ -92,7 +92,7 @@ class ModelProof {
  private:
   /// Every device has the processor's bits in fp32; in bf16 it has its own order of additions.
   DeviceKind recorded_on() const { return model_.weights.type == DType::f32 ? DeviceKind::cpu : options_.device; }
-  /// All layouts with these sums.
+  /// Runs all layouts with the same sums as `base`.
   void prove_alike(const Layout& base) {
     std::vector<const Layout*> others;
     bool wanted = false;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The proof of what the program promises (docs/numerics.md). Layouts of one training are run, each as ranks that are threads of
-// this process. All that ranks have is compared with the training on one rank.
+// The proof of what the program promises (docs/numerics.md). It runs layouts of one training, each on ranks that are threads of
+// this process. All that the ranks have is compared with the training on one rank.
 
 #include <exception>
 #include <functional>
@@ -25,28 +25,28 @@ std::string_view name_of(Verdict verdict);
 
 /// What ended a run before its last step.
 struct RunFailure {
-  std::exception_ptr thrown = {};  ///< null: nothing did
+  std::exception_ptr thrown = {};  ///< null where nothing ended it
   std::string reason = {};         ///< in words
 };
 
-/// What was found of one layout.
+/// The result of one layout.
 struct LayoutReport {
   std::string model, layout;
-  std::string against;         ///< the layout that it was compared with
-  bool promises_bits = false;  ///< else sums in another order: a tolerance
+  std::string against;         ///< the layout that it is compared with
+  bool promises_bits = false;  ///< false: sums have another order, and a tolerance holds
   double tolerance = 0;        ///< of losses and gradients; 0 where bits are promised
-  bool wanted = true;          ///< false: run because others are compared with it
+  bool wanted = true;          ///< false: run only because others are compared with it
   int ranks = 1, steps = 0;
   double seconds = 0;
   Verdict verdict = Verdict::bit_equal;
   std::string worst = {};  ///< "gradient of transformer.h.3.ln_1.weight": what is farthest off; empty: nothing is off
-  double error = 0;        ///< of that, relative
+  double error = 0;        ///< relative, of `worst`
   RunFailure failure = {};
   std::vector<std::string> wrong =
       {};  ///< what breaks the promise: the first tensor with its layer, step and rank, then how much else
 };
 
-/// Ranks that a layout may have: each is a thread.
+/// The most ranks of a layout: each is a thread.
 inline constexpr int most_verify_ranks = 64;
 
 struct VerifyOptions {
@@ -57,12 +57,12 @@ struct VerifyOptions {
   bool as_possible = false;             ///< layouts that a model cannot have are left out; false: they are refused
 };
 
-/// What is wrong with the options; empty when nothing is.
+/// What is wrong with the options; empty: nothing.
 std::vector<Problem> check(const VerifyOptions& options);
 
-/// Runs every layout of `options`, which check() found nothing wrong with, for every model. Layouts with the same sums come one
-/// after another, behind the plain one. Calls told(report) after each layout. `parts`: what the ranks of layouts are made of, but
-/// for runs that others are compared with.
+/// Runs every layout of `options`, which have passed check(), for every model. Layouts with the same sums come one after another,
+/// behind the plain one. Calls told(report) after each layout. `parts`: what the ranks of layouts are made of. It does not apply
+/// to runs that others are compared with.
 std::vector<LayoutReport> verify(const VerifyOptions& options, const std::function<void(const LayoutReport&)>& told,
                                  const TrialParts& parts = {});
 

@@ -92,7 +92,7 @@ VerifyModel lora() {
   return model;
 }
 
-/// The same, with the token table and the head's matrix trained whole.
+/// The `lora` model with the token table and the head's matrix trained whole.
 VerifyModel lora_whole() {
   VerifyModel model = lora();
   model.name = "lora_whole";

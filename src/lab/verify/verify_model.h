@@ -1,7 +1,7 @@
 #pragma once
 
-// What `verify` trains: small models with every part that a layout divides, and made-up text for them. All of it is a function of
-// numbers, the same for every layout.
+// The models that `verify` trains: small, with every part that a layout divides, and with made-up text. All of it is a function
+// of numbers, the same for every layout.
 
 #include <cstdint>
 #include <span>
@@ -30,7 +30,7 @@ struct VerifyModel {
   double fp32_tolerance = 1e-5;  ///< of losses and gradients where sums have another order
   double bf16_tolerance = 2e-2;  ///< likewise in bf16
 
-  /// What a layout may cut of it.
+  /// How far a layout may divide this model.
   layout::PlanLimits limits() const { return arch::plan_limits(config, positions); }
 };
 
@@ -44,9 +44,9 @@ struct VerifyModel {
 VerifyModel verify_model(std::string_view name, DType type, const std::string& optimizer = "AdamW");
 std::vector<std::string> verify_model_names();
 
-/// Micro-batches [first, first + count) of a step of `all`, which own their memory. Samples are random tokens behind a prompt,
-/// each of another length, that is no target: so ranks have different numbers of targets. One token in twelve or so ends a
-/// document. References of pairs are near to what a model of random weights gives.
+/// Micro-batches [first, first + count) of a step of `all` micro-batches; they own their memory. Samples are random tokens behind
+/// a prompt, which is no target. Prompts differ in length, so that ranks have different numbers of targets. One token in twelve
+/// or so ends a document. References of pairs are near to what a model of random weights gives.
 class VerifyBatches {
  public:
   static constexpr std::int32_t document_end = 0;

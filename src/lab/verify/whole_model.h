@@ -1,7 +1,7 @@
 #pragma once
 
-// Weights, gradients and the optimizer's state of a whole model, parameter by parameter: what a run's ranks have together, to be
-// written down and compared.
+// Weights, gradients and the optimizer's state of a whole model, parameter by parameter. A run's ranks have them together;
+// records and comparisons use this form.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,12 +18,12 @@
 
 namespace lockstep::lab {
 
-/// The parameters of a model, by number, in the order in which a step has their gradients: those of the head first. What is not
-/// trained comes last.
+/// The parameters of a model, numbered in the order in which a step has their gradients: the head's first. Parameters that are
+/// not trained come last.
 struct WholeModel {
   struct Parameter {
     std::string name, unit;                 ///< "transformer.h.3.ln_1.weight", "h.3"
-    std::int64_t elements = 0, offset = 0;  ///< offset: behind the elements of those before
+    std::int64_t elements = 0, offset = 0;  ///< offset: the number of elements of those before
     bool trained = true;
   };
   explicit WholeModel(const arch::ModelConfig& config);
@@ -39,10 +39,10 @@ class WholeValues {
   WholeValues() = default;
   /// Zeros. The model outlives this.
   WholeValues(const WholeModel& model, DType type);
-  /// Elements of a parameter in row-major order of its global shape; host memory that this owns.
+  /// Elements [first, first + count) of a parameter in row-major order of its global shape; host memory that this owns.
   Tensor of(int parameter, std::int64_t first, std::int64_t count) const;
   DType type() const { return type_; }
-  /// All of them.
+  /// All elements of a parameter.
   Tensor of(int parameter) const { return of(parameter, 0, model_->parameters[static_cast<std::size_t>(parameter)].elements); }
 
  private:
@@ -56,16 +56,16 @@ struct HeldRun {
   int parameter = 0;
   std::int64_t first = 0;  ///< element of the whole parameter
   Tensor values;           ///< the rank's
-  bool counts = true;      ///< of several ranks that hold them, this one answers for them
+  bool counts = true;      ///< whether this rank answers for them, of several that hold them
 };
 
-/// The unit that a range is of.
+/// The unit of a range.
 inline const layout::Unit& unit_of(const parallel::TrainingState& state, const parallel::StateRange& range) {
   return state.units()[static_cast<std::size_t>(range.unit.value)];
 }
 
-/// Calls use(run) for all that `values`, elements `held` of the unit, has of parameters; `own` are those that the rank answers
-/// for.
+/// Calls use(run) for each parameter's part of `values`, which are elements `held` of the unit. `own`: the elements that the rank
+/// answers for.
 void for_each_run(const WholeModel& model, const layout::Unit& unit, const layout::Range& held, const Tensor& values,
                   const layout::Range& own, const std::function<void(const HeldRun& run)>& use);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Rules of thumb for memory, as the literature has them. What a run of ours takes, its own declarations say
-// (train/memory/rank_memory).
+// Rules of thumb for memory, as the literature has them. The memory of Lockstep's own runs is declared in
+// train/memory/rank_memory.
 
 #include <array>
 
@@ -13,15 +13,15 @@ namespace lockstep::planner {
 /// bytes of weights, 2 of gradients and 12 of the optimizer. Each stage cuts one more of these over the ranks.
 std::array<double, 4> zero_law(double parameters, double devices);
 
-/// Bytes of a parameter of mixed precision and Adam with fp32 gradients: 6 weights, 8 moments, 4 gradients.
+/// Bytes a parameter with mixed precision, Adam and fp32 gradients: 6 for weights, 8 for moments, 4 for gradients.
 inline constexpr double mixed_adam_bytes = 18;
 
 /// Activations of one device, in bytes.
 struct ActivationRule {
   double hidden;   ///< states between two layers
-  double layer;    ///< what a layer works with: `copies` of them
-  double inputs;   ///< of all layers: what recomputation keeps
-  double working;  ///< of all layers: what is kept without it
+  double layer;    ///< tensors alive in one layer, `copies` of the hidden states
+  double inputs;   ///< inputs of all layers: what recomputation keeps
+  double working;  ///< tensors of all layers: what is kept without recomputation
   double logits;   ///< fp32
   double with_recompute() const { return inputs + layer + logits; }
   double without() const { return working + logits; }

@@ -21,7 +21,7 @@ using Passes = parallel::AuditedGradients::Passes;
 
 Tensor all_of(std::vector<std::int64_t>& numbers) { return view(std::span(numbers), Shape{std::ssize(numbers)}); }
 
-/// Each rank's numbers, as many on all, by rank. Collective.
+/// The numbers of all ranks, by rank; every rank gives as many. Collective.
 std::vector<std::int64_t> gathered(comm::Communicator& group, std::vector<std::int64_t> own) {
   std::vector<std::int64_t> all(own.size() * static_cast<std::size_t>(group.size()));
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()), std::ssize(own));
@@ -29,7 +29,7 @@ std::vector<std::int64_t> gathered(comm::Communicator& group, std::vector<std::i
   return all;
 }
 
-/// Whether it holds on any rank. Collective.
+/// Whether `holds` is true on any rank. Collective.
 bool on_any(comm::Communicator& ranks, bool holds) {
   std::int64_t any = holds ? 1 : 0;
   ranks.host().all_reduce(view(std::span(&any, 1), Shape{1}), comm::Reduction::max).wait();
@@ -47,7 +47,7 @@ std::int64_t sum_of(const Tensor& tensor) {
   return static_cast<std::int64_t>(io::checksum({tensor.data, tensor.bytes()}, size_of(tensor.dtype), 0));
 }
 
-/// By unit: of weights, and of slots.
+/// Checksums by unit: one of its weights, then one of its slots.
 std::vector<std::int64_t> state_sums(parallel::TrainingState& state) {
   std::vector<std::int64_t> sums(2 * state.units().size());
   state.for_each({.slots = true, .halves = true}, [&](const parallel::StateRange& range) {
@@ -135,7 +135,7 @@ void Audit::demand_alike(parallel::TrainingState& state, std::int64_t step) {
   comm::Communicator& all = parts_.groups.all();
   std::vector<std::int64_t> own;
   bool differs = false;
-  // What lies elsewhere between steps has checksums there.
+  // State that lies elsewhere between steps has checksums there.
   if (group.size() > 1 && state.stays({.slots = true, .halves = true})) {
     own = state_sums(state);
     std::vector<std::int64_t> whole{sum_of(all_of(own))};

@@ -17,12 +17,13 @@
 
 namespace lockstep::train {
 
-/// Why such a run cannot be audited, in words that follow "train.audit = N: " and "train.audit=0, or "; none: it can be.
+/// Why a run of this configuration cannot be audited; none: it can be. The texts of the Problem follow "train.audit = N: " and
+/// "train.audit=0, or ".
 std::optional<Problem> audit_obstacle(const EngineConfig& config);
 
 class Audit {
  public:
-  /// What is audited; all outlive this.
+  /// What an audit works with; all members outlive it.
   struct Parts {
     const EngineConfig& config;
     const AuditMemory& memory;
@@ -31,27 +32,28 @@ class Audit {
   };
   explicit Audit(const Parts& parts);
 
-  /// Steps count from 0; the last of each config.audit is audited.
+  /// The last step of every config.audit is audited. `step` counts from 0.
   bool due(std::int64_t step) const { return (step + 1) % parts_.config.audit == 0; }
   /// Throws SystemError on every rank unless ranks that keep the same weights and slots have the same bits. Collective.
   void demand_alike(parallel::TrainingState& state, std::int64_t step);
-  /// The first micro-batch of another replica, which is drawn; of a third one the `second` time. It is done next. Collective.
+  /// Exchanges first micro-batches with a replica that is drawn, or the `second` time with a third replica. Returns the
+  /// micro-batch that this rank computes again next. Collective.
   const data::Batch& other(const data::Batch& own, std::int64_t step, bool second);
-  /// It was done.
+  /// The passes over other()'s micro-batch are done.
   void done_again(bool second);
-  /// The step's own passes are over: whether all replicas made the same of what was done twice. Collective.
+  /// After the step's own passes: whether both computations of each audited micro-batch gave the same gradient. Collective.
   bool alike(std::int64_t step);
-  /// They did not; where there are three replicas, each micro-batch was done a third time. Throws SystemError, which names who is
-  /// wrong, on every rank. Collective.
+  /// After alike() was false. Where there are three replicas, each audited micro-batch was computed a third time before. Throws a
+  /// SystemError that names the wrong ranks, on every rank. Collective.
   [[noreturn]] void fail(std::int64_t step);
 
  private:
   int replicas() const { return parts_.groups.plan().dp; }
-  /// How far the replica that does a micro-batch again is from its own.
+  /// The replica that computes a micro-batch again is so many replicas further than its owner.
   int shift(bool second) const;
-  /// The rank at this place of the replica that is `by` further.
+  /// The rank with the place of `rank` in the replica that is `by` further.
   int shifted(int rank, int by) const;
-  /// Gives `mine` to the replica that is `by` further, and gets into `place` that of the one so far behind. Collective.
+  /// Sends `mine` to the replica that is `by` further. Receives into `place` from the replica that is `by` before. Collective.
   void exchange(const Tensor& place, const Tensor& mine, int by) const;
   std::string since() const;
 
@@ -59,7 +61,7 @@ class Audit {
   data::Batch other_;
   int drawn_ = 1;
   std::vector<std::int64_t> received_;
-  std::int64_t own_ = 0, again_ = 0, third_ = 0;  ///< sums over all tensors: of the own passes, and of what was done again
+  std::int64_t own_ = 0, again_ = 0, third_ = 0;  ///< checksums of gradients: own passes, another's, a third one's
   std::string found_;                             ///< the first tensor that differs; empty: none
   std::optional<std::int64_t> passed_;            ///< the last step that was audited
 };

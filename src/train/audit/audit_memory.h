@@ -1,6 +1,6 @@
 #pragma once
 
-// Memory for what a replica does again for another one (train/audit/audit.h); none where nothing is audited.
+// Memory for the micro-batch of another replica that a rank computes again (train/audit/audit.h); empty where nothing is audited.
 
 #include "parallel/audit/audited_gradients.h"
 #include "train/memory/rank_part.h"

@@ -16,9 +16,9 @@ namespace lockstep::train {
 /// A rank that the others wait for.
 struct LateRank {
   int rank = 0;
-  double seconds = 0;    ///< of a step, that the others wait for it
-  double factor = 1;     ///< its work, by what is expected of it
-  bool by_peers = true;  ///< ranks with the same work say what is expected; else its own past does
+  double seconds = 0;    ///< that the others wait for it in a step
+  double factor = 1;     ///< its seconds of work over those expected of it
+  bool by_peers = true;  ///< expected by ranks with the same work; else by its own past
 };
 
 /// A rank that is late from now on, or no longer.
@@ -26,7 +26,7 @@ struct LateChange : LateRank {
   bool late = true;
 };
 
-/// One rank's work in the last steps. Three windows, and the rest of the one in which a rank becomes slow, are less than 20
+/// One rank's seconds of work in the last steps. The window in which a rank becomes slow and the three after it take less than 20
 /// steps.
 class WorkWindow {
  public:
@@ -37,7 +37,7 @@ class WorkWindow {
     ++count_;
   }
   bool full() const { return count_ >= steps; }
-  /// The mean but for the longest step, which may have had a page fault or a log line. Begins the next window.
+  /// The mean of the window's steps without the longest, which may have had a page fault or a log line. Begins the next window.
   double take() {
     const WorkWindow whole = std::exchange(*this, {});
     return (whole.sum_ - whole.longest_) / static_cast<double>(whole.count_ - 1);
@@ -49,27 +49,28 @@ class WorkWindow {
 };
 
 /// A rank becomes late when its work exceeds what is expected in three windows of steps in a row. The excess is above an eighth,
-/// above a millisecond a step, and above 3.5 standard deviations of the noise. Three windows without half of the eighth or of
-/// the deviations end that. The first window, in which everything warms up, does not count.
+/// above a millisecond a step, and above 3.5 standard deviations of the noise. Three windows with at most half of the larger of
+/// eighth and deviations end that. The first window, in which everything warms up, does not count.
 class LateRanks {
  public:
-  /// `kinds`, by rank: ranks with one number have the same work. One that is alone with its number is compared with all others,
-  /// by their ratio in the past.
+  /// `kinds`, by rank: ranks with the same number have the same work. A rank whose number no other has is compared with all
+  /// others, by their ratio in the past.
   explicit LateRanks(const std::vector<int>& kinds);
-  /// Another window. `seconds`, by rank, that it worked in one of its steps. Returns what that changes; until the next call.
+  /// Ends a window. `seconds`: by rank, its mean seconds of work in a step. Returns who became late or no longer is; valid until
+  /// the next call.
   std::span<const LateChange> add(std::span<const double> seconds);
   /// The late rank that the others wait for longest, over the last windows.
   std::optional<LateRank> worst() const;
 
  private:
   static constexpr int windows_in_a_row = 3;
-  /// The last values of something.
+  /// The last values of a series.
   class Past {
    public:
     static constexpr std::size_t most = 32;
     void add(double value) { values_[added_++ % most] = value; }
     std::size_t count() const { return std::min(added_, most); }
-    /// 0 of nothing.
+    /// The median; 0 without values.
     double median() const;
 
    private:
@@ -81,15 +82,15 @@ class LateRanks {
     std::vector<int> ranks = {};
     std::vector<double> sorted = {};  ///< their seconds
     bool same_work = true;
-    /// The lower median of the others of one with so many `seconds`.
+    /// The lower median of the group's other ranks, as a rank with so many `seconds` sees them.
     double others(double seconds) const;
   };
   struct Rank {
     std::size_t group = 0;
-    Past ratios, noise;  ///< to its group; how ratios that follow each other differ
+    Past ratios, noise;  ///< `ratios` of its work to its group's; `noise`: how far successive ratios differ
     double last_ratio = 0;
     bool late = false;
-    int turns = 0;  ///< windows in a row that say otherwise
+    int turns = 0;  ///< windows in a row that contradict `late`
     std::array<double, windows_in_a_row> lost{}, factors{};
   };
   void judge(int number, double seconds);

@@ -14,14 +14,15 @@ namespace lockstep::train {
 
 class LateWatch {
  public:
-  /// `groups` are of the ranks that train, and outlive this. There is no watch of one rank, nor of ranks that do not wait for
-  /// each other.
+  /// `groups` are of the ranks that train, and outlive the watch. None for a single rank and for ranks that do not wait for each
+  /// other.
   static std::optional<LateWatch> of(const EngineConfig& config, const parallel::Groups& groups);
-  /// This rank worked so many seconds in a step, what it waited for others left out.
+  /// Counts the seconds that this rank worked in a step, without its waiting for others.
   void add(double seconds) { mine_.add(seconds); }
-  /// All ranks meet between two steps, as many since the last window on each. Returns what has changed, on rank 0. Collective.
+  /// All ranks meet between two steps, each with as many steps since the last window. Returns on rank 0 who became late or no
+  /// longer is. Collective.
   std::span<const LateChange> meet();
-  /// On rank 0.
+  /// The late rank that the others wait for longest. On rank 0.
   std::optional<LateRank> worst() const { return late_.worst(); }
 
  private:

@@ -12,7 +12,7 @@ namespace lockstep::train {
 
 namespace {
 
-// What servers send are whole masters.
+// Servers send whole masters, so with servers masters are not kept in halves.
 parallel::WeightStorage kept(const EngineConfig& config) {
   parallel::WeightStorage storage = config.weights;
   storage.halves = storage.owned() != storage.type && !config.servers;

@@ -1,7 +1,7 @@
 #pragma once
 
-// All memory that a rank trains in. It is declared from the configuration and the rank's coordinates; nothing computes or
-// communicates. So it can be counted for any rank of any plan. An engine commits the same declarations.
+// All memory that a rank trains in, declared from the configuration and the rank's coordinates. Nothing computes or communicates,
+// so the memory of any rank of any plan can be counted. An engine commits the same declarations.
 
 #include "model/stage_memory.h"
 #include "ops/step_scalars.h"
@@ -21,9 +21,10 @@ class RankMemory {
   RankMemory(const RankMemory&) = delete;
   RankMemory& operator=(const RankMemory&) = delete;
 
-  /// Bytes that commit() takes, by owner, the same before and after it; and `kernels` bytes that ops take for themselves.
+  /// Bytes that commit() takes, by owner, the same before and after it. `kernels` bytes, which ops take for themselves, are
+  /// added.
   Ledger ledger(std::int64_t kernels) const;
-  /// Takes the memory from `runtime`; from `window` that of gradients, of weights which ranks get from each other, and of
+  /// Takes the memory from `runtime`. Three kinds come from `window`: gradients, weights which ranks get from each other, and
   /// temporaries where boundaries carry some of them. Once. Returns what was taken.
   Ledger commit(Runtime& runtime, MemorySource& window);
   const RankPart part;
@@ -35,29 +36,30 @@ class RankMemory {
   Mirror angles;  ///< of rotary positions: model/attention/rotation
   ops::WrittenScalars scalars;
   Tensor tokens, targets;   ///< [own rows * micro-batches] i32, where the embedding and the head are; Objective says which rows
-  Mirror starts;            ///< [samples * positions * micro-batches] i32, of documents, where samples are several
-  Mirror windows;           ///< the same where some layers see a window: where it begins
+  Mirror starts;            ///< [samples * positions * micro-batches] i32: the start of each position's document
+  Mirror windows;           ///< the same shape: the start of each position's window
   Mirror losses;            ///< [micro-batches * sums->sample_ranges()] f64, where the head is: sums of token losses
   JudgeMemory judged;       ///< where the head is and samples are judged whole
   Tensor drawn;             ///< f32, where start values are rounded; shares its bytes with temporaries
   Tensor pieces;            ///< HostPieces' buffer
-  Tensor copies;            ///< of what is saved while the run goes on
-  std::int64_t shared = 0;  ///< bytes of copies in the host's shared memory (train/saving/copies), which ledgers count
-  Tensor spans;             ///< u8, of a trace
+  Tensor copies;            ///< for saves that are written while the run goes on
+  std::int64_t shared = 0;  ///< bytes of hosts' copies in shared memory (train/saving/copies); in ledgers
+  Tensor spans;             ///< u8, the spans of a trace
   AuditMemory audit;
 
  private:
   void enter_shared(Ledger& ledger) const;
-  /// Bytes of checkpoints that this rank writes, more or less.
+  /// Bytes of checkpoints that this rank writes, approximately.
   std::int64_t saved_bytes(const EngineConfig& config) const;
 
   Device device_;
   Arena parameter_arena_, gradient_arena_, optimizer_arena_, master_arena_, offload_arena_, activation_arena_, workspace_arena_;
   Arena pinned_arena_, host_arena_;  ///< in pinned memory
-  Arena trace_arena_;                ///< in the host's
+  Arena trace_arena_;                ///< in the host's memory
 
  public:
-  /// What lies elsewhere, to be opened by who moves it; it ends first, for what is under way uses the memory.
+  /// Offloaded state and activations, to be opened by who moves them. Last member: it ends first, for moves under way use the
+  /// memory.
   parallel::Spill spill;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The memory of the way from gradients to new weights on one rank, declared from sizes alone. Which updater a run has, and so
-// what it needs, follows from the configuration.
+// The memory of the way from gradients to new weights on one rank, declared from sizes alone. The configuration says which
+// updater a run has, and so which memory it needs.
 
 #include "parallel/global_norm.h"
 #include "parallel/offload/offload_memory.h"
@@ -18,33 +18,34 @@ namespace lockstep::train {
 
 struct UpdaterArenas {
   Arena &gradients, &optimizer, &activations, &workspace;
-  Arena& buffers;  ///< of state that is offloaded
+  Arena& buffers;  ///< of offloaded state
 };
 
-/// What an updater asks for, beside gradients.
+/// The memory that an updater asks for, beside gradients.
 struct UpdaterNeeds {
-  int ranks = 1;             ///< that sum their gradients by themselves
+  int ranks = 1;             ///< that sum their gradients with each other
   int norm_ranks = 1;        ///< that take the norm of the gradient together; 0: it is not taken here
-  bool slots = true;         ///< the optimizer's, on this rank
-  bool saved_slots = false;  ///< others, for a checkpoint
+  bool slots = true;         ///< whether this rank keeps the optimizer's slots
+  bool saved_slots = false;  ///< whether it keeps copies of slots, for a checkpoint
 };
 
 struct UpdaterMemory {
-  /// What config.servers asks for, or replicas, on the rank that has `part` and `weights`; what lies elsewhere in `spill`.
+  /// Declares what the updater of config.servers needs, or else replicas, on the rank with `part` and `weights`. Offloaded state
+  /// is entered in `spill`.
   void declare(const UpdaterArenas& arenas, const EngineConfig& config, const RankPart& part,
                const parallel::ParameterMemory& weights, parallel::Spill& spill);
 
-  parallel::GradientMemory gradients;                     ///< or
-  parallel::OffloadedGradientMemory offloaded_gradients;  ///< where they go along with the optimizer's state
+  parallel::GradientMemory gradients;                     ///< or `offloaded_gradients`
+  parallel::OffloadedGradientMemory offloaded_gradients;  ///< where gradients are offloaded with the optimizer's state
   parallel::PartialGradientMemory partial;
   parallel::TreeGradientMemory tree;  ///< in canonical mode
   parallel::SlotMemory slots, saved_slots;
   parallel::NormMemory norm;
   WholeTensorMemory whole;
-  /// Where each micro-batch's gradient is complete on the ranks that read it before the next one's is begun.
+  /// Declared where each micro-batch's gradient is complete, on the ranks that read it, before the next one's is begun.
   parallel::NoiseMemory noise;
   parallel::OffloadMemory offload;
-  Tensor whole_masters;  ///< f32: a range of them, where they are kept in halves (parallel/zero/halved_state)
+  Tensor whole_masters;  ///< f32: of one range, where masters are kept in halves (parallel/zero/halved_state)
   bool halves() const { return whole_masters.shape.rank() > 0; }
 };
 

@@ -21,7 +21,7 @@ class Dpo final : public SampleLoss {
 
   int together() const override { return 2; }  // the chosen sample, then the rejected one
 
-  // trl's names.
+  // The names are trl's.
   std::span<const std::string_view> figures() const override {
     static constexpr std::array<std::string_view, 6> names{"rewards/accuracies", "rewards/margins", "rewards/chosen",
                                                            "rewards/rejected",   "logps/chosen",    "logps/rejected"};

@@ -18,8 +18,8 @@ namespace lockstep::train {
 
 enum class Objective : std::uint8_t {
   lm,   ///< the mean loss of tokens
-  sft,  ///< the same, of text that says which tokens are taught
-  dpo   ///< pairs of samples, of which one is preferred
+  sft,  ///< the mean loss of the tokens that the text's mask marks as taught
+  dpo   ///< direct preference optimisation: pairs of samples, of which one is preferred
 };
 
 struct ObjectiveSettings {
@@ -28,24 +28,25 @@ struct ObjectiveSettings {
   double label_smoothing = 0;  ///< dpo: the share of pairs that are thought to be the wrong way round; below 0.5
 };
 
-/// What is told of a step beside its loss, by name: sums over groups of samples. Names live as long as the program.
+/// Figures of a step beside its loss, by name: sums over groups of samples. Names live as long as the program.
 struct SampleFigures {
   static constexpr std::size_t most = 6;
   std::span<const std::string_view> names;
   std::array<double, most> values = {};
 };
-/// ", rewards/accuracies 0.75, rewards/margins 0.12": the first two, for a line; empty without any.
+/// ", rewards/accuracies 0.75, rewards/margins 0.12": the first two figures, for a log line; empty without any.
 std::string line_of(const std::optional<SampleFigures>& figures);
 
-/// A loss of samples that belong together: neighbours in the text, so in a micro-batch. Stateless.
+/// A loss of a group of samples. A group's samples are neighbours in the text, so in one micro-batch. Stateless.
 class SampleLoss {
  public:
   virtual ~SampleLoss() = default;
   virtual int together() const = 0;
-  /// At most SampleFigures::most. Log lines have the first two.
+  /// Names of the figures, at most SampleFigures::most. Log lines have the first two.
   virtual std::span<const std::string_view> figures() const = 0;
-  /// The loss of a group from the log-probabilities of its samples' targets by the model and by the reference; slopes are the
-  /// loss's derivatives by the model's. All have together() elements, figures those of figures().
+  /// The loss of one group. `own` and `reference` are the log-probabilities of its samples' targets by the model and by the
+  /// reference. `slopes` gets the loss's derivatives by `own`. These have together() elements each; `figures` has as many as
+  /// figures().
   virtual double judge(std::span<const double> own, std::span<const double> reference, std::span<double> slopes,
                        std::span<double> figures) const = 0;
 };

@@ -4,7 +4,7 @@
 
 namespace lockstep::train {
 
-/// Loshchilov & Hutter 2019. Muon has its rule for what is no hidden matrix.
+/// AdamW of Loshchilov & Hutter 2019. Muon uses its rule for all parameters that are no hidden matrix.
 class AdamW : public Optimizer {
  public:
   explicit AdamW(const OptimizerSettings& settings) : Optimizer(settings) {}

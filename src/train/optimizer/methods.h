@@ -1,8 +1,8 @@
 #pragma once
 
-// The methods, each in a file of its name:
+// The optimizer's methods, each in a file of its name:
 // - AdamW (Loshchilov & Hutter 2019) has the mean and the mean square of the gradient as slots.
-// - SGD is torch.optim.SGD's, with momentum, whose buffer is the slot, or without.
+// - SGD is torch.optim.SGD's. With momentum its slot is the momentum buffer; without, it has no slot.
 // - LARS is that of You, Gitman & Ginsburg 2017.
 // - Muon (Jordan et al. 2024) updates hidden matrices, and AdamW the rest.
 

@@ -12,7 +12,7 @@
 namespace lockstep::train {
 
 struct NewtonSchulzMemory {
-  /// For matrices of at most `elements` elements. `least`: the most that the smaller of rows and columns can be.
+  /// For matrices of at most `elements` elements, with at most `least` rows or at most `least` columns.
   void declare(Arena& workspace, std::int64_t elements, std::int64_t least);
 
   Tensor next;           ///< [elements] f32
@@ -20,7 +20,7 @@ struct NewtonSchulzMemory {
   Mirror squares;        ///< [1] f64
 };
 
-/// matrix [rows, columns], f32 and dense = what the iterations make of it, times `scale`. A matrix of zeros stays as it is.
+/// matrix [rows, columns], f32 and dense = the result of the iterations, times `scale`. A matrix of zeros stays as it is.
 void orthogonalise(ops::Ops& ops, const NewtonSchulzMemory& memory, const Tensor& matrix, float scale);
 
 }  // namespace lockstep::train

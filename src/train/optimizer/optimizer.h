@@ -20,19 +20,19 @@ namespace lockstep::train {
 
 enum class Rounding : std::uint8_t { nearest, stochastic };
 
-/// What all methods may be told; each reads what it knows.
+/// Settings of all methods; each method reads its own.
 struct OptimizerSettings {
   std::string name = "AdamW";  ///< a row of the table
   float beta1 = 0.9F, beta2 = 0.95F, eps = 1e-8F;
   float momentum = 0;
   float weight_decay = 0.1F;
-  std::optional<DType> moments = {};      ///< of slots: f32 or bf16; none: that of the weights that are updated
-  Rounding rounding = Rounding::nearest;  ///< of what is stored as bf16: weights and slots, not copies of f32 weights
+  std::optional<DType> moments = {};      ///< of slots: f32 or bf16; none: the type of the weights that are updated
+  Rounding rounding = Rounding::nearest;  ///< of values stored as bf16: weights and slots, but not copies of f32 weights
 
   friend bool operator==(const OptimizerSettings&, const OptimizerSettings&) = default;
 };
 
-/// What an update multiplies a gradient of this norm by; `limit` 0: no clipping.
+/// The factor of the update for a gradient of this norm; `limit` 0: no clipping, so 1.
 double clip_factor(double norm, float limit);
 
 /// One update of the weights.
@@ -42,11 +42,11 @@ struct UpdateNumbers {
   bool finite = true;  ///< false: everything stays as it is, the number of updates too
 };
 
-/// What a rule needs of each tensor beside the elements that it updates.
+/// What a rule needs of each whole tensor, beside the elements that it updates.
 enum class WholeTensorNeed : std::uint8_t {
   none,
   norms,    ///< of the tensor and of its gradient
-  matrices  ///< of hidden matrices, by their owners
+  matrices  ///< hidden matrices whole, on the ranks that own them
 };
 
 /// Memory for a rule that needs whole tensors. Members that the rule has no use for stay undeclared.
@@ -59,7 +59,7 @@ struct WholeTensorMemory {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// Names of the values it keeps for each weight, in PyTorch's words; they start as zero.
+  /// Names of the slots, in PyTorch's words; slots start as zero.
   virtual const std::vector<std::string>& slots() const = 0;
   /// Its settings as a checkpoint records them.
   virtual Json describe() const = 0;
@@ -69,25 +69,25 @@ class Optimizer {
   virtual void connect(const WholeTensorMemory& /*memory*/, comm::Communicator& /*group*/, std::size_t /*units*/) {}
 
   /// Tells where the elements of a state's units lie in their parameters. With the seed this addresses the random numbers of
-  /// stochastic rounding. Before any update. Does nothing where rounding is to the nearest and a rule takes all tensors alike.
+  /// stochastic rounding. Before any update. Does nothing where rounding is to the nearest and the rule treats all tensors alike.
   void address(const std::vector<layout::Unit>& units, std::uint64_t seed);
-  /// Updates every range of `state`, which counts that; `scalars` bring the numbers to where the update reads them.
+  /// Updates every range of `state`, which counts the update. `scalars` carry the numbers to the device.
   void update(ops::Ops& ops, parallel::TrainingState& state, const ops::WrittenScalars& scalars, const UpdateNumbers& numbers);
 
  protected:
   explicit Optimizer(const OptimizerSettings& settings) : settings_(settings) {}
   const OptimizerSettings& settings() const { return settings_; }
 
-  /// What the rule works on.
+  /// The part of a range that lies in one parameter.
   struct Part {
     const parallel::StateRange& range;
     layout::Range elements;  ///< of the range
     float weight_decay;
     const ops::RandomRounding* random;  ///< null: to the nearest
-    std::size_t parameter = 0;          ///< of the unit, where the rule needs whole tensors
+    std::size_t parameter = 0;          ///< its number in the unit, where the rule needs whole tensors
     Tensor of(const Tensor& flat) const { return flat ? flat.flat(elements.first, elements.count) : Tensor{}; }
   };
-  /// An update that begins.
+  /// An update at its beginning, for rules that need whole tensors.
   struct Begun {
     ops::Ops& ops;
     parallel::TrainingState& state;
@@ -95,7 +95,7 @@ class Optimizer {
     const UpdateNumbers& numbers;
     std::int64_t number;  ///< of the update, from 1
   };
-  /// body(part) for the parts of a range that lie in one parameter each; what lies between parameters is zero and stays so.
+  /// Calls body(part) for the parts of a range that lie in one parameter each. Elements between parameters are zero and stay so.
   template <class Body>
   void for_pieces(const parallel::StateRange& range, std::int64_t number, const Body& body) const {
     for (const Piece& piece : pieces_[static_cast<std::size_t>(range.unit.value)]) {
@@ -123,9 +123,9 @@ class Optimizer {
   };
   bool by_pieces() const { return settings_.rounding == Rounding::stochastic || whole_tensors() != WholeTensorNeed::none; }
 
-  /// What comes before ranges are updated, one after the other; not where the step is not finite. Collective.
+  /// Work before the ranges are updated one after the other; left out where the step is not finite. Collective.
   virtual void prepare(const Begun& /*begun*/) {}
-  /// The rule's own numbers of update `number`, counted from 1.
+  /// Sets the rule's own scalars for update `number`, counted from 1.
   virtual void set_own(const ops::WrittenScalars& scalars, std::int64_t number) const = 0;
   virtual void update_part(ops::Update& update, const Part& part, const ops::StepScalars& scalars) const = 0;
 

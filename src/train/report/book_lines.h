@@ -1,7 +1,7 @@
 #pragma once
 
-// Progress as "Build a Large Language Model (From Scratch)" prints it where it measures training speed (its folder
-// ch05/10_llm-training-speed): a line at each evaluation, texts and memory between them (log.style=rasbt).
+// Progress lines of the book "Build a Large Language Model (From Scratch)" for log.style=rasbt. They are those of its folder
+// ch05/10_llm-training-speed: a line at each evaluation, with texts and memory between the lines.
 
 #include <cstdint>
 #include <string>
@@ -10,16 +10,16 @@
 
 namespace lockstep::train {
 
-/// Tokens a second over the intervals between evaluations. An evaluation, and a text that is written, count into the interval
-/// that follows: mark() comes before them.
+/// Tokens a second over the intervals between evaluations. An evaluation or a written text counts into the interval that follows,
+/// because mark() is called before it.
 class TokenRates {
  public:
-  /// `counts_first`: the average has the first interval too, in which things warm up. The book's script for several ranks does
-  /// so, those for one do not.
+  /// `counts_first`: the average counts the first interval, in which things warm up. The book's script for several ranks does so;
+  /// its scripts for one rank do not.
   explicit TokenRates(bool counts_first) : counts_(counts_first) {}
 
   struct Rates {
-    double interval = 0, average = 0;  ///< tokens/s; no average yet: 0
+    double interval = 0, average = 0;  ///< tokens/s; `average` is 0 before there is one
   };
   /// The first interval begins. Times are now_seconds().
   void start(double now) { begun_ = now; }
@@ -28,7 +28,7 @@ class TokenRates {
   Rates mark(double now);
 
  private:
-  bool counts_;  // the running interval, in the average
+  bool counts_;  // whether the average counts the running interval
   double begun_ = 0, tokens_ = 0;
   double all_tokens_ = 0, all_seconds_ = 0;
 };
@@ -39,14 +39,14 @@ std::string progress_line(const Losses& losses, std::int64_t epoch, const TokenR
 /// Bytes of one rank.
 struct MemoryUse {
   std::int64_t kept = 0;       ///< used between iterations: weights, gradients, optimizer, batches
-  std::int64_t committed = 0;  ///< with what an iteration needs
+  std::int64_t committed = 0;  ///< `kept` and what an iteration needs
 };
 /// "\nAllocated memory: 2.5069 GB\nReserved memory: 26.2617 GB\n": GiB, as the book writes them.
 std::string memory_lines(const MemoryUse& memory);
 
 class BookLines final : public LogLines {
  public:
-  /// `memory` of this rank. The log outlives this.
+  /// `memory` is this rank's. The log outlives the object.
   BookLines(Log& log, std::int64_t steps_per_epoch, bool several_ranks, const MemoryUse& memory)
       : LogLines(log, {}),
         steps_per_epoch_(steps_per_epoch),

@@ -20,10 +20,10 @@ struct DrillFault {
   static constexpr const char* variable = "LOCKSTEP_DRILL";
 
   DrillKind kind = DrillKind::kill;
-  int first = 0, last = 0;   ///< ranks that play it; of flip and nan the one that writes the tensor's begin into checkpoints
+  int first = 0, last = 0;   ///< ranks that play it; for flip and nan the one that saves the tensor's first element
   std::int64_t step = 0;     ///< it is played as this step begins; the first one is 1
   std::string subject = {};  ///< the tensor, or the host that is cut off
-  double factor = 1;         ///< slow: times the seconds of a step
+  double factor = 1;         ///< slow: a step takes so many times its seconds
 
   std::string_view name() const { return drill_kinds[static_cast<std::size_t>(kind)]; }
   bool changes_weights() const { return kind == DrillKind::flip || kind == DrillKind::nan; }
@@ -41,7 +41,7 @@ class DrillPlayer final : public RunListener {
 
  private:
   void play();
-  /// Flips a bit of the tensor's first element, or makes it NaN; false where another rank has it.
+  /// Flips a bit of the tensor's first element, or makes it NaN; false where another rank has the element.
   bool change_weight();
   void mark() const;
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run leaves for its summary.
+// The history of a run, from which its summary is made.
 
 #include <algorithm>
 #include <cstddef>
@@ -22,7 +22,7 @@ struct TrainingHistory : RunEnd {
   StepResult last;                          ///< this rank's last step
 };
 
-/// Keeps one, which outlives this.
+/// Fills a TrainingHistory, which outlives the keeper.
 class HistoryKeeper final : public RunListener {
  public:
   explicit HistoryKeeper(TrainingHistory& history) : history_(history) {}

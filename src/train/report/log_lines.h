@@ -1,6 +1,6 @@
 #pragma once
 
-// The log lines of a run, of which WordPlay's names have one every few iterations.
+// The log lines of a run. WordPlay's form of a line, with its names, comes every few iterations.
 
 #include <string>
 #include <utility>
@@ -19,7 +19,7 @@ std::string legend();
 
 class LogLines : public RunListener {
  public:
-  /// `prompt` of the samples, as it was typed. The log outlives this.
+  /// `prompt`: of the samples, as it was typed. The log outlives this.
   LogLines(Log& log, std::string prompt) : log_(log), prompt_(std::move(prompt)) {}
   void step_done(const Metrics& m) override;
   void rank_changed(const LateChange& who, const std::string& host, std::int64_t step) override;

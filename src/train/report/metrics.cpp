@@ -13,7 +13,7 @@
 namespace lockstep::train {
 namespace {
 
-// `values`: one of each rank.
+// `values` has one value of each rank.
 Spread spread_of(std::span<const double> values) {
   Spread spread{.mean = 0, .least = values[0], .greatest = values[0], .deviation = 0};
   const auto n = static_cast<double>(values.size());

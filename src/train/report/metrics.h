@@ -20,11 +20,11 @@ class Engine;
 /// The form of a run's lines. `plain` has few; `wordplay` has those of the WordPlay program, `rasbt` those of the book.
 enum class LogStyle : std::uint8_t { plain, wordplay, rasbt };
 
-/// A figure over the ranks.
+/// Mean, extremes and deviation of a figure over the ranks.
 struct Spread {
   double mean = 0, least = 0, greatest = 0, deviation = 0;
 };
-/// By name, in order.
+/// Spreads with the names of their figures, in order.
 using RankTimes = std::vector<std::pair<std::string, Spread>>;
 
 /// A step as the loop saw it. Times in seconds, synchronised; `dt` is the whole iteration as the clock saw it.
@@ -33,25 +33,26 @@ struct Metrics : StepResult {
   double tokens = 0;      ///< of all ranks
   double dt = 0, dtf = 0, dtb = 0;
   double sps = 0, sps_per_gpu = 0, tps = 0, tps_per_gpu = 0;
-  double mfu = 0, hfu = 0;                     ///< percent, running over the steps that are logged; in these alone
-  double tflops_per_gpu = 0;                   ///< the same FLOPs as MFU's by this step's time; in logged steps alone
+  double mfu = 0, hfu = 0;                     ///< percent, running averages over logged steps; set in these alone
+  double tflops_per_gpu = 0;                   ///< MFU's FLOPs by this step's time, in logged steps alone
   std::optional<double> train_loss, val_loss;  ///< of the last evaluation; in the log line alone
   double learning_rate = 0;
   double data_wait = 0;
-  std::optional<LateRank> late;  ///< the rank that the others wait for; of a step that is logged, on rank 0
-  RankTimes ranks;               ///< of a step that is logged: how the ranks' times differ; empty for one rank
+  std::optional<LateRank> late;  ///< the rank that the others wait for; in logged steps, on rank 0
+  RankTimes ranks;               ///< how the ranks' times differ, in logged steps; empty for one rank
 };
 
-/// A step that took the clock `dt` seconds; without what the loop alone knows.
+/// The metrics of a step that took `dt` seconds, without what the training loop alone knows.
 Metrics measure(const Engine& engine, const StepResult& result, double dt);
-/// Sums of this rank's groups of samples become means over `groups` of all ranks. Collective over the ranks that train.
+/// Turns sums over this rank's groups of samples into means over the `groups` groups of all ranks. Collective over the ranks that
+/// train.
 void gather(SampleFigures& figures, double groups, const parallel::Groups& ranks);
-/// How the times of a step differ, each rank giving its own; nothing of one rank alone. Collective.
+/// Spreads of a step's times over the ranks, each of which gives its own. Empty for one rank. Collective.
 RankTimes gather_times(const Metrics& metrics, comm::Communicator& world);
 
 /// FLOPs of a step on one rank, by arch::training_flops_per_token(): ranks that work on one sample together divide its FLOPs.
 double flops_per_iteration(const EngineConfig& config);
-/// HFU over MFU: FLOPs with what is made again, over those of the model.
+/// HFU over MFU: the model's FLOPs with recomputation, over those without.
 double hardware_share(const EngineConfig& config);
 
 /// Model FLOPs utilisation, running: the first value as it is, then 0.9 old + 0.1 new.
@@ -70,14 +71,14 @@ class RunningMfu {
   std::optional<double> value_;
 };
 
-/// What is exchanged for each purpose that something is sent for, by its name.
+/// The traffic of each purpose of an exchange, with the purpose's name.
 std::vector<std::pair<std::string, comm::Exchanged>> sent_by_purpose(const comm::Traffic& traffic);
 
 /// Losses of the weights after a step.
 struct Losses {
   std::int64_t step = 0;
   double train = 0, validation = 0;
-  std::optional<SampleFigures> figures = {};  ///< means, of validation
+  std::optional<SampleFigures> figures = {};  ///< means over the validation text
 };
 
 }  // namespace lockstep::train

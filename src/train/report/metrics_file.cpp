@@ -6,7 +6,7 @@ namespace lockstep::train {
 
 namespace {
 
-/// {"gradients": {"all_reduce": {"sent_bytes": ..., "waited": ..., "hidden": ...}}}, of what there was.
+/// {"gradients": {"all_reduce": {"sent_bytes": ..., "waited": ..., "hidden": ...}}}, without members that are zero.
 Json to_json(const comm::Traffic& traffic) {
   Json purposes;
   for (std::size_t p = 0; p < comm::kPurposes; ++p) {

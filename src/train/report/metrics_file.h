@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-/// Without what evaluations say, which have lines of their own.
+/// A step's line, without its evaluation, which has a line of its own.
 Json to_json(const Metrics& metrics);
 Json to_json(const Losses& losses);
 

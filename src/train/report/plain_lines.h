@@ -10,7 +10,7 @@ namespace lockstep::train {
 
 class PlainLines final : public LogLines {
  public:
-  /// Up to so many `steps`. The log outlives this.
+  /// `steps`: where the run ends. The log outlives the object.
   PlainLines(Log& log, std::int64_t steps) : LogLines(log, ""), steps_(steps) {}
   void started(const RunState& state) override;
   void logged(const Metrics& m) override;

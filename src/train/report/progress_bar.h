@@ -12,7 +12,7 @@ namespace lockstep::train {
 
 class RunBar final : public RunListener {
  public:
-  /// Up to so many `steps`; lines of the log, which outlives this, are printed above.
+  /// `steps`: where the run ends. Lines of the log are printed above the bar; the log outlives it.
   RunBar(Log& log, std::int64_t steps) : log_(log), bar_(stdout, "training", static_cast<double>(steps)) {}
   ~RunBar() override { log_.set_guard(nullptr); }
   void started(const RunState& /*state*/) override { log_.set_guard(&bar_); }

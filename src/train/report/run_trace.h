@@ -16,7 +16,7 @@
 
 namespace lockstep::train {
 
-/// Tells a log of ops, and has it.
+/// An observer of ops that writes their spans into its log.
 class OpSpans final : public ops::OpObserver {
  public:
   SpanLog& log() { return log_; }
@@ -28,7 +28,7 @@ class OpSpans final : public ops::OpObserver {
   double start_ = 0;
 };
 
-/// A trace's seconds from a rank's.
+/// Converts seconds of a rank's clock into seconds of the trace.
 struct TraceClock {
   double shift = 0;   ///< to rank 0's clock
   double origin = 0;  ///< on rank 0's clock
@@ -39,28 +39,28 @@ struct TraceClock {
 /// between ranks, and moves to and from a disk, have as many rows below as overlap at a time.
 ChromeTrace trace_of_rank(const SpanLog& log, int rank, const TraceClock& clock);
 
-/// Seconds to add to this rank's clock for rank 0's: 0 where both read alike within what a message takes (ranks of one host).
-/// Collective.
+/// Seconds to add to this rank's clock to get rank 0's. 0 where the clocks differ by less than a message takes (ranks of one
+/// host). Collective.
 double clock_shift(comm::Communicator& ranks);
 
 class RunTrace final : public RunListener {
  public:
-  /// Traces `steps` steps, from the run's next one on. `spans`, the memory that they are kept in, `ranks` (all that train) and
-  /// `log` outlive it; exchanges of theirs are told to `spans` until its end.
+  /// Traces `steps` steps from the run's next one on. `spans` is where they are kept, and `ranks` are all that train. Exchanges
+  /// of `ranks` are told to `spans` until the trace is destroyed. `spans`, `ranks` and `log` outlive it.
   RunTrace(io::Path file, std::int64_t steps, SpanLog& spans, comm::Communicator& ranks, Log& log);
   ~RunTrace() override;
 
   void step_begins(std::int64_t step) override;
   void step_taken(std::int64_t step, const data::StepBatches& batches, const StepResult& result) override;
   void spent(std::string_view what, double begun) override;
-  /// Written once all steps are done, which are as many on all ranks.
+  /// Writes the file once all steps are done. All ranks have done as many steps.
   void met() override;
   void finished(const RunEnd& /*end*/) override { write(); }
 
  private:
   bool complete() const { return done_ == steps_; }
-  /// All ranks' rows into one file, by rank 0, or a warning that says why not: the run goes on. Once; no step, no file.
-  /// Collective.
+  /// Rank 0 writes all ranks' rows into one file. Where it cannot, it logs a warning and the run goes on. Once; no file without a
+  /// step. Collective.
   void write();
 
   io::Path file_;

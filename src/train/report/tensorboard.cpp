@@ -75,7 +75,7 @@ std::string summary_event(std::int64_t step, std::span<const Scalar> scalars) {
   return text;
 }
 
-// As TensorBoard groups them.
+// Scalars with tags by which TensorBoard groups them.
 std::vector<Scalar> scalars_of(const Metrics& m) {
   std::vector<Scalar> scalars{{"loss/train", m.loss},
                               {"optimizer/lr", m.learning_rate},

@@ -1,7 +1,7 @@
 #pragma once
 
-// Curves for TensorBoard: an event file of scalars, as TensorFlow's summary writers make them (records with checksums, each a
-// small protocol buffer, written out by hand).
+// Curves for TensorBoard: an event file of scalars, as TensorFlow's summary writers make it. It has records with checksums. Each
+// record is a small protocol buffer, encoded by hand.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,13 +21,13 @@ struct Scalar {
 
 class EventFile final : public RunListener {
  public:
-  /// A new file in `folder`, which is made when it is not there; what TensorBoard knows of steps from `first_step` on, of an
-  /// earlier attempt at them, is superseded. Throws UserError when it cannot be written.
+  /// Makes a new file in `folder`, which is made where it is absent. TensorBoard drops what an earlier attempt wrote of steps
+  /// from `first_step` on. Throws UserError when the file cannot be written.
   EventFile(const io::Path& folder, std::int64_t first_step);
 
   void logged(const Metrics& metrics) override;
   void kept(const Losses& losses) override;
-  /// One event, now: it is in the file when this returns. Throws UserError when the disk refuses.
+  /// Writes one event, which is in the file when this returns. Throws UserError when the disk refuses.
   void add(std::int64_t step, std::span<const Scalar> scalars);
 
   const io::Path& path() const { return file_.path(); }

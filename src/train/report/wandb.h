@@ -15,8 +15,8 @@ inline constexpr const char* wandb_history_file = "wandb-history.jsonl";
 
 class WandbHistory final : public RunListener {
  public:
-  /// Appends to the folder's file. Steps of it behind `step`, where the run starts or goes on, are superseded. `startup_seconds`
-  /// is since the program's start. `microbatches`: of a step, on each rank; times of one are their mean.
+  /// Appends to the folder's file. Its steps behind `step`, where the run starts or goes on, are superseded. `startup_seconds`
+  /// counts from the program's start. `microbatches`: of a step, on each rank. Times of one micro-batch are the step's mean.
   WandbHistory(const io::Path& folder, std::int64_t step, double startup_seconds, std::int64_t microbatches);
   void logged(const Metrics& metrics) override;
   void kept(const Losses& losses) override;

@@ -1,8 +1,8 @@
 #pragma once
 
 // Checkpoints in the memory of hosts, where they outlive the ranks (checkpoint/copies/piece). Every rank writes its piece into
-// its own host's, beside the steps. With several hosts each piece goes to the next host too, so that none takes the only one
-// along.
+// its own host's memory while steps go on. With several hosts each piece goes to the next host, too. So no host that fails takes
+// the only one along.
 
 #include <memory>
 #include <optional>
@@ -15,7 +15,7 @@
 namespace lockstep::train {
 
 struct CopyPlace {
-  io::Path folder;                 ///< of this run's copies on each host
+  io::Path folder;                 ///< of this run's copies, on each host
   std::vector<std::string> hosts;  ///< by rank
 };
 
@@ -27,17 +27,17 @@ class Copies {
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
 
-  /// A copy is under way.
+  /// Whether a copy is under way.
   bool active() const { return save_ || exchange_; }
-  /// This rank has something to wait for. When no rank has, all call advance().
+  /// Whether this rank has something to wait for. When no rank has, all call advance().
   bool busy() const { return (save_ && save_->busy()) || (exchange_ && exchange_->busy()); }
-  /// Begins a copy of the run's state, which follows the checkpoint in `last`. Collective; none is under way.
+  /// Begins a copy of the run's state. `last` is the checkpoint before it. Collective, when no copy is under way.
   void begin(const RunState& state, const Json& extra, const io::Path& last);
-  /// Goes on; says what was copied when that is whole on all hosts, and the one before has gone. Collective.
+  /// Goes on with the copy. Returns its report once it is complete on all hosts and the older copy is removed. Collective.
   std::optional<checkpoint::SaveReport> advance();
-  /// What is under way is left as it is, for another save is to begin. Collective.
+  /// Abandons the copy that is under way, because another save begins. Collective.
   void give_up();
-  /// All copies of this run go, when there is a newer checkpoint or none is needed. Collective.
+  /// Removes all copies of this run, when there is a newer checkpoint or none is needed. Collective.
   void remove();
 
   int hosts() const { return neighbours_.hosts; }
@@ -51,7 +51,7 @@ class Copies {
   Team& team_;
   checkpoint::Neighbours neighbours_;
   std::unique_ptr<comm::Communicator> ranks_, host_;
-  std::int64_t step_ = 0;  ///< that is copied
+  std::int64_t step_ = 0;  ///< the step that is copied
   checkpoint::Piece piece_;
   checkpoint::SaveReport report_;
   double started_ = 0, advanced_ = 0, step_seconds_ = 0;  // by now_seconds()

@@ -13,16 +13,16 @@
 
 namespace lockstep::train {
 
-/// "." and the name of each slot: what is behind a parameter's name in files.
+/// "." and the name of each slot: the suffix of a parameter's name in files.
 std::vector<std::string> slot_suffixes(const parallel::TrainingState& state);
-/// All weights of the model; a rank may hold parts of some alone. Trained weights have the type of masters, the others that of
-/// the model.
+/// All weights of the model; a rank may hold parts of some tensors alone. Trained weights have the type of masters, the others
+/// the model's type.
 std::vector<checkpoint::LogicalTensor> weight_tensors(const EngineConfig& config);
-/// Gradients or the like of all weights that are trained.
+/// One tensor of `type` for every trained weight and suffix: gradients, for example.
 std::vector<checkpoint::LogicalTensor> trained_tensors(const EngineConfig& config, DType type,
                                                        std::span<const std::string> suffixes);
 
-/// Elements `range` of a unit, and what they are called in files.
+/// Elements `range` of a unit, with the suffix of their names in files.
 struct NamedPart {
   const layout::Unit& unit;
   layout::Range range;
@@ -30,11 +30,12 @@ struct NamedPart {
   std::string suffix;
 };
 
-/// `part` of a buffer that holds all of a range.
+/// The part `part` of a buffer that holds all of `range`.
 NamedPart part_of(const parallel::TrainingState& state, const parallel::StateRange& range, const Tensor& buffer,
                   const layout::Range& part, const std::string& suffix = "");
 
-/// Calls use(ranges of named tensors in host memory) until all of the part went by; what use changes goes back.
+/// Calls use(ranges of named tensors in host memory) until all of the part was passed. With `changes`, what `use` writes is
+/// copied back.
 template <class Use>
 void hold(const HostPieces& pieces, const NamedPart& part, bool changes, const Use& use) {
   if (part.range.count == 0) return;
@@ -44,8 +45,8 @@ void hold(const HostPieces& pieces, const NamedPart& part, bool changes, const U
   changes ? pieces.change(part.values, named) : pieces.read(part.values, named);
 }
 
-/// hold() of what a range's rank answers for: its own weights, then its own part of each slot, where asked for. `suffixes` are
-/// slot_suffixes().
+/// Calls hold() for what this rank answers for in a range: its own weights, then its own part of each slot. `which` selects the
+/// two. `suffixes` are slot_suffixes().
 template <class Use>
 void hold_own(const HostPieces& pieces, const parallel::TrainingState& state, const parallel::StateRange& range,
               const std::vector<std::string>& suffixes, const parallel::TrainingState::Use& which, const Use& use) {

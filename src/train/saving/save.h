@@ -20,14 +20,14 @@ struct RunState {
   std::optional<double> best_validation_loss = {};  ///< of the run so far
 };
 
-/// Saves weights and optimizer slots as `<run>/checkpoints/step_N` and drops what is superseded (the best and the last two stay).
-/// Each rank writes what it answers for. `extra` comes back in the manifest's `run`. Collective; what fails on one rank is thrown
-/// on all.
+/// Saves weights and optimizer slots as `<run>/checkpoints/step_N` and drops superseded checkpoints (the best and the last two
+/// stay). Each rank writes what it answers for. `extra` comes back in the manifest's `run`. Collective; what fails on one rank is
+/// thrown on all.
 checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, Team& team);
 
 /// The files of a checkpoint of the engine's model and optimizer.
 std::vector<checkpoint::FileTable> file_tables(Engine& engine);
-/// What is said of a checkpoint beside its files and tensors.
+/// The manifest of a checkpoint, without its files and tensors.
 checkpoint::Manifest manifest_of(Engine& engine, const RunState& state, const Json& extra);
 
 }  // namespace lockstep::train

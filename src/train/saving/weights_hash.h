@@ -1,6 +1,6 @@
 #pragma once
 
-// One number of all weights of a run, by which others know what was made with them.
+// One hash of all weights of a run, which identifies what was made with these weights.
 
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace lockstep::train {
 
-/// 64 hexadecimal digits of the weights that are trained from and of those that stay: the same in every layout. Collective.
+/// 64 hexadecimal digits for the weights that are trained and those that are not: the same in every layout. Collective.
 std::string hash_of_weights(Engine& engine);
 
 }  // namespace lockstep::train

@@ -1,6 +1,6 @@
 #pragma once
 
-// All memory of a rank that serves, declared as train/memory/rank_memory declares that of one that trains.
+// All memory of a parameter server's rank. train/memory/rank_memory declares that of a rank that trains.
 
 #include "ops/step_scalars.h"
 #include "parallel/server/server_memory.h"
@@ -9,7 +9,7 @@
 
 namespace lockstep::train {
 
-/// How the parameters of `config` lie on its servers.
+/// The ranges of the parameters of `config` that each of its servers keeps.
 layout::KeyRanges key_ranges(const EngineConfig& config, int workers);
 
 class ServerRankMemory {
@@ -19,9 +19,10 @@ class ServerRankMemory {
   ServerRankMemory(const ServerRankMemory&) = delete;
   ServerRankMemory& operator=(const ServerRankMemory&) = delete;
 
-  /// Bytes that commit() takes, by owner, the same before and after it; and `kernels` bytes that ops take for themselves.
+  /// Bytes that commit() takes, by owner, the same before and after it. `kernels` bytes, which ops take for themselves, are
+  /// added.
   Ledger ledger(std::int64_t kernels) const;
-  /// Takes the memory from `runtime`, that of weights from `window`. Once.
+  /// Takes the memory of weights from `window`, and the rest from `runtime`. Once.
   void commit(Runtime& runtime, MemorySource& window);
 
   parallel::ServerMemory server;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Training on parameter servers, a server's side: its part of the weights and of the optimizer, and what it does with what
-// workers push.
+// The server's side of training on parameter servers: its part of the weights and of the optimizer's state, and its answers to
+// pushes of workers.
 
 #include <cstdint>
 #include <functional>
@@ -23,8 +23,8 @@ struct ServerOptions {
 
 class ServerSide {
  public:
-  /// Declares everything, allocates nothing. The first ranks of `world` are the workers, the others the servers of
-  /// config.servers, whose group `servers` is. The references outlive this.
+  /// Declares everything, allocates nothing. The first ranks of `world` are the workers, the others are the servers of
+  /// config.servers. `servers` is the group of the servers. The references outlive this.
   ServerSide(const EngineConfig& config, const ServerOptions& options, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
              comm::Communicator& servers);
   ServerSide(const ServerSide&) = delete;
@@ -33,7 +33,7 @@ class ServerSide {
   /// Bytes that commit() takes.
   Ledger ledger() const { return memory_.ledger(ops_.workspace_bytes()); }
   void commit();
-  /// Until every worker has left.
+  /// Serves until every worker has left.
   void run();
 
  private:
@@ -62,12 +62,12 @@ class ServerSide {
   parallel::Server server_;
   std::vector<int> all_workers_;
   std::size_t arrived_ = 0;
-  bool changed_ = false;  ///< by one of the workers that have arrived
+  bool changed_ = false;  ///< whether one of the workers that have arrived changed the weights
 
   /// How far a worker is, where workers do not wait for each other.
   struct Progress {
-    std::int64_t steps = 0;   ///< that it has done
-    std::int64_t pulled = 0;  ///< updates in the weights that it has
+    std::int64_t steps = 0;   ///< done by the worker
+    std::int64_t pulled = 0;  ///< the number of updates in the weights that it has
     std::optional<double> loss;
     bool waits = false;  ///< for the answer to its push
   };

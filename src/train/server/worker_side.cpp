@@ -22,7 +22,7 @@ using parallel::Figures;
 using parallel::ResidentState;
 using parallel::StateRange;
 
-/// What all modes share: the way to the servers.
+/// The part that workers of all modes share: the exchange with the servers.
 class WorkerUpdater : public Updater, private RunControl {
  public:
   WorkerUpdater(const UpdaterParts& parts, comm::Communicator& world)
@@ -37,14 +37,14 @@ class WorkerUpdater : public Updater, private RunControl {
   int remote_stop_cause() const override { return static_cast<int>(answer_.stop_cause); }
   void leave() override { worker_.leave(); }
   bool lead() const { return group_.rank() == 0; }
-  /// What servers hold and send, a flat tensor a unit.
+  /// The weights that servers hold and send, one flat tensor for each unit.
   std::vector<Tensor> weights() {
     std::vector<Tensor> all(state().units().size());  // a unit without elements has no range
     state().for_each({.changes = true},
                      [&](const StateRange& range) { all[static_cast<std::size_t>(range.unit.value)] = range.master; });
     return all;
   }
-  /// Ends a push and waits for the new weights; returns how long.
+  /// Ends a push and waits for the new weights. Returns the seconds of waiting.
   double finish_push(const Figures& figures) {
     const double start = now_seconds();
     answer_ = worker_.finish_push(figures, weights());

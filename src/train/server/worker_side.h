@@ -1,7 +1,7 @@
 #pragma once
 
-// Training on parameter servers, a worker's side. The servers reduce its gradients with those of the others and update the
-// weights. Or every worker updates weights by itself, and the servers average them.
+// The worker's side of training on parameter servers. Either the servers reduce the workers' gradients and update the weights, or
+// every worker updates weights by itself and the servers average them.
 
 #include <memory>
 
@@ -10,9 +10,9 @@
 
 namespace lockstep::train {
 
-/// A worker sums nothing with others. The first one, `lead`, has memory for the optimizer's slots that a checkpoint has.
+/// The needs of a worker, which sums nothing with others. The first worker, `lead`, has memory for the slots of a checkpoint.
 UpdaterNeeds worker_needs(ServerMode mode, bool lead);
-/// The updater of a worker of the kind that parts.config.servers says; `world` has the servers, too, and outlives it.
+/// The updater of a worker in the mode of parts.config.servers. `world` has the servers, too, and outlives the updater.
 std::unique_ptr<Updater> make_worker_updater(const UpdaterParts& parts, comm::Communicator& world);
 
 }  // namespace lockstep::train

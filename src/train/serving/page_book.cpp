@@ -41,7 +41,7 @@ std::optional<PageBook::Hold> PageBook::take(std::span<const std::int32_t> token
   if (available_ - idle < needed - std::ssize(result.pages)) return {};
   for (const std::int32_t page : result.pages) hold(pages_[static_cast<std::size_t>(page)]);
   while (std::ssize(result.pages) < needed) {
-    // What is not known, else what was used longest ago.
+    // Takes the idle page whose last use is longest ago.
     Page* oldest = nullptr;
     for (Page& page : pages_) {
       if (page.texts == 0 && (oldest == nullptr || page.last_used < oldest->last_used)) oldest = &page;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which pages of a cache of keys and values which texts have (Kwon et al. 2023). Full pages of texts that have ended are kept
-// until their place is needed, so that a text which begins alike does not read them again.
+// Which pages of a cache of keys and values belong to which texts (Kwon et al. 2023). Full pages of texts that have ended are
+// kept until their place is needed. A text with the same beginning then does not read its tokens again.
 
 #include <array>
 #include <cstdint>
@@ -19,27 +19,28 @@ class PageBook {
 
   struct Hold {
     std::vector<std::int32_t> pages;
-    std::int64_t known = 0;  ///< tokens of the text that its first pages hold already: whole pages, and never all of it
+    std::int64_t known = 0;  ///< tokens of the text that its first pages hold already: whole pages, and never the whole text
   };
-  /// Pages for `positions` positions of a text that begins with `tokens`. Nothing: there are too few that no text has.
+  /// Takes pages for `positions` positions of a text that begins with `tokens`. None where too few pages are free.
   std::optional<Hold> take(std::span<const std::int32_t> tokens, std::int64_t positions);
-  /// Page number `index` of the hold has the keys of `tokens` [page_keys], and those before have what stands before.
+  /// Page number `index` of `hold` now has the keys of `tokens` [page_keys]. The pages before it have the text before these
+  /// tokens.
   void filled(const Hold& hold, std::int64_t index, std::span<const std::int32_t> tokens);
   void give_back(const Hold& hold);
 
   std::int64_t size() const { return static_cast<std::int64_t>(pages_.size()); }
-  /// Pages that no text has; what they hold may be known.
+  /// Pages that no text uses; they may hold known tokens.
   std::int64_t available() const { return available_; }
 
  private:
   struct Page {
     std::array<std::int32_t, ops::page_keys> tokens;
-    std::uint64_t serial = 0;  ///< of what it holds, a number that is never given again; 0: nothing that is known
-    std::uint64_t before = 0;  ///< the serial of the page that comes before; 0: it begins a text
+    std::uint64_t serial = 0;  ///< of the page's content, a number that is never used again; 0: the content is unknown
+    std::uint64_t before = 0;  ///< the serial of the page before it; 0: it begins a text
     std::uint64_t last_used = 0;
     std::int64_t texts = 0;
   };
-  /// The page with these tokens behind what has the serial `before`; -1: none.
+  /// The page with these tokens behind the page with serial `before`; -1: none.
   std::int32_t find(std::uint64_t before, std::span<const std::int32_t> tokens) const;
   void hold(Page& page);
   std::vector<Page> pages_;

@@ -13,21 +13,21 @@
 namespace lockstep::train {
 
 struct Likelihood {
-  double sum = 0;         ///< of the logarithms of its tokens' probabilities
-  bool likeliest = true;  ///< each of them was the likeliest one
+  double sum = 0;         ///< of the logarithms of the continuation's token probabilities
+  bool likeliest = true;  ///< whether each token was the likeliest one
 };
 
 class LikelihoodReader {
  public:
-  /// Reads texts of at most `longest` tokens, the model's block size or less; what `model` refers to outlives this.
+  /// Reads texts of at most `longest` tokens, the model's block size or less. The references in `model` outlive this.
   LikelihoodReader(const ModelShare& model, std::int64_t longest);
   void declare(Arena& workspace, Arena& cache);
 
-  /// The likelihood of tokens [from, end) given all before them; from >= 1. A beginning that the last text had, too, is not read
-  /// again: the result does not depend on it. Where the head is not: nothing. Collective over the pipeline's ranks, each with the
-  /// same text.
+  /// The likelihood of tokens [from, end) given all before them; from >= 1. The beginning that the text shares with the last one
+  /// is not read again; the result does not depend on that. Ranks without the head get zeros. Collective over the pipeline's
+  /// ranks, each with the same text.
   Likelihood of(std::span<const std::int32_t> tokens, std::size_t from);
-  /// The weights were changed: the last text means nothing.
+  /// Forgets the last text, because the weights were changed.
   void forget() { read_.clear(); }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Texts that end a text, found while it is written piece by piece: pieces are tokens, which cut them anywhere.
+// Finds stop texts, which end a text, while it is written piece by piece. Pieces are tokens, which cut stop texts anywhere.
 
 #include <span>
 #include <string>
@@ -16,9 +16,9 @@ class StopTexts {
   /// Takes the next piece, and returns what may be shown now. What may begin a stop text is held back. A complete stop text ends
   /// the text and is never shown. Valid until the next call.
   std::string_view add(std::string_view piece);
-  /// Whether one is complete.
+  /// Whether a stop text is complete.
   bool found() const { return found_; }
-  /// What is left where no more comes.
+  /// The text that is held back; shown where no more pieces come.
   std::string_view held() const { return held_; }
 
  private:

@@ -14,13 +14,13 @@
 
 namespace lockstep::train {
 
-/// Alike on all ranks.
+/// A request that is alike on all ranks.
 struct TextsRequest {
   std::int64_t texts = 1;
-  std::vector<std::int32_t> prompt;     ///< that each continues; not empty
+  std::vector<std::int32_t> prompt;     ///< the prompt of each text; not empty
   SampleOptions sampling;               ///< text n has number n
   std::vector<std::int32_t> ends = {};  ///< tokens that end a text before its length, and are not in it
-  std::vector<std::string> stops = {};  ///< texts, none empty, that do so too, wherever tokens are cut
+  std::vector<std::string> stops = {};  ///< texts, none empty, that end a text too, wherever tokens cut them
   std::string behind = "\n";            ///< what comes behind each text
 };
 
@@ -32,8 +32,8 @@ struct Pace {
   double rate() const { return tokens > 1 ? static_cast<double>(tokens - 1) / (last - first) : 0; }
 };
 
-/// Texts, prompt included, dealt out to the ranks, of which each makes as many passes. Rank 0 gives all of them to `put` in
-/// order, its own as they come. The same texts for any number of ranks. Collective.
+/// Writes texts, prompt included, which are dealt out to the ranks; each rank makes as many passes. Rank 0 gives all texts to
+/// `put` in order, its own as their tokens come. The texts are the same for any number of ranks. Collective.
 Pace write_texts(const TextsRequest& request, const data::Tokenizer& tokenizer, TextSampler& sampler,
                  const parallel::Groups& groups, const std::function<void(std::string_view)>& put);
 
