@@ -33,7 +33,7 @@ constexpr double kGain = 0.005;
 constexpr double kGainOfTensorRanks = 0.02;
 
 /// Seconds, made longer by what a layout has to gain for those of its parts that are not free to run.
-double rank_of(double seconds, const layout::ParallelPlan& plan) {
+double ranked_seconds(double seconds, const layout::ParallelPlan& plan) {
   double gain = plan.tp > 1 ? kGainOfTensorRanks : 0;
   for (const bool has : {plan.optimizer.tier != layout::Tier::device, plan.parameters.tier != layout::Tier::device,
                          plan.activations != layout::Tier::device, plan.tiles.cut(), plan.parameters.cut != layout::CutOver::none,
@@ -41,36 +41,35 @@ double rank_of(double seconds, const layout::ParallelPlan& plan) {
     gain += has ? kGain : 0;
   return seconds * (1 + gain);
 }
-double rank_of(const Found& found) { return rank_of(found.time.total(), found.candidate.plan); }
 
 /// Whether two layouts of one family are as fast, as far as the planner can tell, and tell a reader the same. With the same
 /// degrees and micro-batches ranks wait for the same things.
-bool alike(const Candidate& one, double rank, const Candidate& other, double other_rank) {
+bool alike(const Candidate& one, double seconds, const Candidate& other, double other_seconds) {
   const layout::ParallelPlan &a = one.plan, &b = other.plan;
   return std::tuple(a.dp, a.tp, a.cp, a.pp, one.samples) == std::tuple(b.dp, b.tp, b.cp, b.pp, other.samples) &&
-         std::abs(rank - other_rank) <= 2 * kGain * rank;
+         std::abs(seconds - other_seconds) <= 2 * kGain * seconds;
 }
 
 struct Timed {
-  std::pair<double, std::int64_t> rank;  ///< rank_of(), and its number: the first of those that are alike is before the others
-  double bytes;                          ///< estimated
+  std::pair<double, std::int64_t> place;  ///< ranked_seconds(), then the number: of alike ones the first leads
+  double bytes;                           ///< estimated
   Candidate candidate;
 };
 
 /// The fastest of a kind, by formula.
 class Fastest {
  public:
-  void take(const std::pair<double, std::int64_t>& rank, double bytes, const Candidate& candidate) {
-    if (rank >= slowest_) return;
-    all_.push_back({rank, bytes, candidate});
+  void take(const std::pair<double, std::int64_t>& place, double bytes, const Candidate& candidate) {
+    if (place >= slowest_) return;
+    all_.push_back({place, bytes, candidate});
     if (all_.size() < 2 * kKeptOfKind) return;
-    std::ranges::nth_element(all_, all_.begin() + kKeptOfKind, {}, &Timed::rank);
-    slowest_ = all_[kKeptOfKind].rank;
+    std::ranges::nth_element(all_, all_.begin() + kKeptOfKind, {}, &Timed::place);
+    slowest_ = all_[kKeptOfKind].place;
     all_.resize(kKeptOfKind);
   }
   /// Sorts the layouts, the fastest first.
   const std::vector<Timed>& sorted() {
-    std::ranges::sort(all_, {}, &Timed::rank);
+    std::ranges::sort(all_, {}, &Timed::place);
     return all_;
   }
 
@@ -115,11 +114,11 @@ class Search {
       if (!families_.contains(std::string(name))) result_.families.push_back({std::string(name), std::nullopt, {}});
     }
     if (nearest) result_.needed = needed(*nearest);
-    std::ranges::stable_sort(result_.best, {}, [](const Found& found) { return rank_of(found); });
+    std::ranges::stable_sort(result_.best, {}, [](const Found& found) { return ranked_seconds(found); });
     if (result_.best.size() > static_cast<std::size_t>(top)) result_.best.resize(static_cast<std::size_t>(top));
     for (Family& family : result_.families) family.reason = reason(family);
     std::ranges::stable_sort(result_.families, {}, [&](const Family& family) {
-      return family.best ? rank_of(*family.best) : std::numeric_limits<double>::infinity();
+      return family.best ? ranked_seconds(*family.best) : std::numeric_limits<double>::infinity();
     });
     return std::move(result_);
   }
@@ -135,31 +134,31 @@ class Search {
       family.least = candidate;
     }
     if (bytes > kEstimated * work_.machine.usable_memory()) return;
-    const double rank = rank_of(timer_.of(candidate).total(), candidate.plan);
-    family.kinds[kind_of(candidate.plan)].take({rank, result_.legal}, bytes, candidate);
+    const double seconds = ranked_seconds(timer_.of(candidate).total(), candidate.plan);
+    family.kinds[kind_of(candidate.plan)].take({seconds, result_.legal}, bytes, candidate);
   }
 
   /// What fits of every kind, the one with the fastest by formula first.
   void fit_all(std::size_t top) {
     struct Next {
-      double rank;
+      double seconds;
       Looked* family;
       Fastest* kind;
     };
     std::vector<Next> all;
     for (auto& [name, looked] : families_) {
-      for (auto& [kind, fastest] : looked.kinds) all.push_back({fastest.sorted().front().rank.first, &looked, &fastest});
+      for (auto& [kind, fastest] : looked.kinds) all.push_back({fastest.sorted().front().place.first, &looked, &fastest});
     }
-    std::ranges::stable_sort(all, {}, &Next::rank);
+    std::ranges::stable_sort(all, {}, &Next::seconds);
     for (const Next& next : all) fit(*next.family, *next.kind, top);
   }
 
-  /// Whether a layout of this rank by formula is neither among the `top` fastest nor the fastest of its family.
-  bool hopeless(double rank, const Looked& family, std::size_t top) const {
-    if (family.fitting.empty() || ranks_.size() < top) return false;
+  /// Whether a layout with these ranked_seconds() by formula is neither among the `top` fastest nor the fastest of its family.
+  bool hopeless(double seconds, const Looked& family, std::size_t top) const {
+    if (family.fitting.empty() || fitting_seconds_.size() < top) return false;
     const double fastest =
-        rank_of(*std::ranges::min_element(family.fitting, {}, [](const Found& found) { return rank_of(found); }));
-    return rank > kFormulaError * std::max(fastest, ranks_[top - 1]);
+        ranked_seconds(*std::ranges::min_element(family.fitting, {}, [](const Found& found) { return ranked_seconds(found); }));
+    return seconds > kFormulaError * std::max(fastest, fitting_seconds_[top - 1]);
   }
 
   /// Takes the first layouts of a kind that fit, and simulates them.
@@ -171,12 +170,12 @@ class Search {
              double>
         declared;
     for (const Timed& timed : kind.sorted()) {
-      if (fitting.size() >= top || tried >= kTriedOfKind || hopeless(timed.rank.first, family, top)) break;
+      if (fitting.size() >= top || tried >= kTriedOfKind || hopeless(timed.place.first, family, top)) break;
       const layout::ParallelPlan& plan = timed.candidate.plan;
       double& share = declared[{plan.recompute.kind, plan.parameters.cut, plan.optimizer.tier, plan.context, plan.reduce}];
       if (kSure * timed.bytes * share > work_.machine.usable_memory()) continue;
       const auto same = [&](const Timed* other) {
-        return alike(timed.candidate, timed.rank.first, other->candidate, other->rank.first);
+        return alike(timed.candidate, timed.place.first, other->candidate, other->place.first);
       };
       if (std::ranges::any_of(fitting, same)) continue;
       if (!layout::check(plan, limits_, work_.machine.ranks()).empty()) continue;
@@ -198,8 +197,8 @@ class Search {
       return false;
     }
     family.fitting.push_back({candidate, simulated_time(work_, candidate), memory});
-    const double found = rank_of(family.fitting.back());
-    ranks_.insert(std::ranges::upper_bound(ranks_, found), found);
+    const double found = ranked_seconds(family.fitting.back());
+    fitting_seconds_.insert(std::ranges::upper_bound(fitting_seconds_, found), found);
     return true;
   }
 
@@ -233,11 +232,11 @@ class Search {
 
   /// The layouts without those that are alike, the fastest first.
   static std::vector<Found> unlike(std::vector<Found> all) {
-    std::ranges::stable_sort(all, {}, [](const Found& found) { return rank_of(found); });
+    std::ranges::stable_sort(all, {}, [](const Found& found) { return ranked_seconds(found); });
     std::vector<Found> some;
     for (const Found& found : all) {
       const auto same = [&](const Found& other) {
-        return alike(found.candidate, rank_of(found), other.candidate, rank_of(other));
+        return alike(found.candidate, ranked_seconds(found), other.candidate, ranked_seconds(other));
       };
       if (std::ranges::none_of(some, same)) some.push_back(found);
     }
@@ -280,13 +279,13 @@ class Search {
   StepTimer timer_{work_};
   layout::PlanLimits limits_;
   std::map<std::string, Looked> families_;
-  std::vector<double> ranks_;  ///< of all that fit, in order
+  std::vector<double> fitting_seconds_;  ///< of all that fit, in order
   SearchResult result_;
 };
 
 }  // namespace
 
-double ranked_seconds(const Found& found) { return rank_of(found); }
+double ranked_seconds(const Found& found) { return ranked_seconds(found.time.total(), found.candidate.plan); }
 
 SearchResult search(const SearchQuestion& question, int top) { return Search(question).run(top); }
 
