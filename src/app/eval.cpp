@@ -57,7 +57,7 @@ void declare(AnswerLine& line, EvalOptions& options) {
   line.option(
       "--task", options.tasks, "FILE",
       "judge the model by a task in place of a text: choices (HellaSwag's, or context, choices, answer), answers (context, "
-      "answer), documents, or lambada:FILE. Can be repeated");
+      "answer), documents, or lambada:FILE");
   line.daily({"--task", "--checkpoint", "--ranks", "--split", "--length", "--json", "--out"});
   line.note(
       "examples:\n"

@@ -14,11 +14,15 @@ namespace {
 constexpr std::ptrdiff_t lines_of_screen = 24;
 constexpr std::size_t first_examples = 2, first_steps = 3;
 
-/// What a short help says of a meaning: all before the first full stop, semicolon or colon.
+/// What a short help says of a meaning: all before the first full stop, semicolon or colon that is in no brackets.
 std::string first_clause(const std::string& meaning) {
-  std::size_t end = meaning.size();
-  for (const char* sign : {". ", "; ", ": "}) end = std::min(end, meaning.find(sign));
-  return meaning.substr(0, end);
+  int open = 0;
+  for (std::size_t i = 0; i + 1 < meaning.size(); ++i) {
+    open += meaning[i] == '(' ? 1 : meaning[i] == ')' ? -1 : 0;
+    const bool sign = meaning[i] == '.' || meaning[i] == ';' || meaning[i] == ':';
+    if (open == 0 && sign && meaning[i + 1] == ' ') return meaning.substr(0, i);
+  }
+  return meaning;
 }
 
 std::string left_of(const WordSheet& word) {

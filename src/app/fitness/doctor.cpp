@@ -114,7 +114,7 @@ int run(const Arguments& arguments) {
   line.option("--ranks", asked, "N", "ranks (default: one a core; under mpiexec those it started)");
   line.option("--machine-file", machine_file, "F.toml", "a fit machine, measured, as lockstep plan search reads it");
   line.choice("--device", device, {"cpu", "cuda"},
-              "cuda: try every kernel of a GPU beside the processor's instead, and certify it for training");
+              "what is examined; cuda: every kernel of the first GPU beside the processor's, which certifies it for training");
   line.note(
       "examples:\n  lockstep doctor\n  lockstep doctor --device cuda\n  lockstep doctor --machine-file here.toml\n  mpiexec -n 4 "
       "lockstep doctor");
