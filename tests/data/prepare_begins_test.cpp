@@ -55,6 +55,12 @@ TEST(PrepareBegins, TextsAndDocumentsBeginWithWhatThePostProcessorPutsBeforeThem
     std::erase(rest, 1);
     EXPECT_EQ(rest, train);
   }
+  const auto of = [&](const char* first, const char* second) {
+    return prepared(folder.write("own.jsonl", std::string(first) + "\n" + second + "\n"), begun);
+  };
+  const auto once = of(R"({"text": "a lamp"})", R"({"prompt": "a ", "completion": "lamp"})");
+  EXPECT_EQ(of(R"({"text": "<s>a lamp</s>"})", R"({"prompt": "<s>a ", "completion": "lamp</s>"})"), once);
+  EXPECT_EQ(of(R"({"text": "a lamp</s>"})", R"({"prompt": "a ", "completion": "lamp"})"), once);
   std::fclose(nowhere);
 }
 

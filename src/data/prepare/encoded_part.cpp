@@ -47,10 +47,24 @@ void EncodedPart::add(const Tokenizer& tokenizer, const Document& document, bool
 }
 
 void EncodedPart::add_plain(const Tokenizer& tokenizer, const Document& document, bool prompts) {
+  const std::size_t begin = count_;
   begin_text(tokenizer, prompts || document.prompt.empty());
   add(tokenizer, document.prompt, prompts, false);
   add(tokenizer, document.text, true, !document.prompt.empty());
-  end_document(tokenizer, true);
+  take_double_begin(tokenizer, begin);
+  // As trl asks it (trainer/sft_trainer.py, add_eos).
+  const bool ended = !document.text.empty() && count_ > begin && tokenizer.end_of_text() == ids().back();
+  if (!ended) end_document(tokenizer, true);
+}
+
+// Some texts have in them what the tokenizer puts before each.
+void EncodedPart::take_double_begin(const Tokenizer& tokenizer, std::size_t begin) {
+  const std::span<const std::int32_t> front = tokenizer.begin_of_text(), made = ids().subspan(begin + front.size());
+  if (front.empty() || made.size() < front.size() || !std::ranges::equal(made.first(front.size()), front)) return;
+  std::ranges::copy(made, ids_.begin() + static_cast<std::ptrdiff_t>(begin));
+  count_ -= front.size();
+  mask_.erase(mask_.begin() + static_cast<std::ptrdiff_t>(begin),
+              mask_.begin() + static_cast<std::ptrdiff_t>(begin + front.size()));
 }
 
 void EncodedPart::add_conversation(const Tokenizer& tokenizer, std::string_view text, std::span<const Taught> taught) {

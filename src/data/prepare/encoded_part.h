@@ -22,8 +22,8 @@ class EncodedPart {
   /// Appends the tokens of a text, all taught, behind those that a text begins with; `goes_on`: of the rest of one.
   void add_text(const Tokenizer& tokenizer, std::string_view text, bool goes_on);
   /// Appends the tokens of a document, between what begins and what ends it. The end is the tokenizer's end of a text, or a line
-  /// feed where it has none, and is taught. A conversation's template begins it itself, and may end it. `prompts`: they are
-  /// taught, too.
+  /// feed where it has none, and is taught. What a text has of both itself is not put there again. A conversation's template
+  /// begins it itself, and may end it. `prompts`: they are taught, too.
   void add(const Tokenizer& tokenizer, const Document& document, bool prompts);
   /// The characters since clear() that the vocabulary does not have.
   const std::string& unknown() const { return unknown_; }
@@ -46,6 +46,7 @@ class EncodedPart {
   void add(const Tokenizer& tokenizer, std::string_view text, bool taught, bool goes_on);
   void add_plain(const Tokenizer& tokenizer, const Document& document, bool prompts);
   void begin_text(const Tokenizer& tokenizer, bool taught);
+  void take_double_begin(const Tokenizer& tokenizer, std::size_t begin);
   void add_conversation(const Tokenizer& tokenizer, std::string_view text, std::span<const Taught> taught);
   void end_document(const Tokenizer& tokenizer, bool taught);
   void append(std::int32_t id, bool taught);
