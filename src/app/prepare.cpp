@@ -89,20 +89,21 @@ bool parse(const Arguments& arguments, Options& options) {
   CommandLine line("prepare",
                    "Turn text into the token files that training reads. These are train.bin (the first 90 % of the characters), "
                    "val.bin (the rest) and tokens.json, which says how to turn tokens into text again.");
-  line.positional("INPUT", options.input,
-                  "a text file; JSONL (.jsonl), a document a line; a folder; or -, standard input. A document is {\"text\": "
-                  "...}, or {\"prompt\": ..., \"completion\": ...} of which only the completion is taught; or a conversation: "
-                  "messages, ShareGPT or Alpaca. A pair is {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}: "
-                  "train.objective=dpo learns which answer is better. A folder's files and those in the folders below are read "
-                  "in the order of "
-                  "their paths");
+  line.positional(
+      "INPUT", options.input,
+      "a text file; JSONL (.jsonl) or a list in JSON, a document a row; a folder; or -, standard input. A document is {\"text\": "
+      "...}, or {\"prompt\": ..., \"completion\": ...} of which only the completion is taught; or a conversation: "
+      "messages, ShareGPT or Alpaca. A pair is {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}: "
+      "train.objective=dpo learns which answer is better. A folder's files and those in the folders below are read "
+      "in the order of "
+      "their paths");
   line.option("--tokenizer", options.tokenizer, "NAME",
               "char, byte, gpt2:FOLDER, hf:FILE or bpe:SIZE. 'char': a token is a character, the vocabulary comes from the text, "
               "which must be UTF-8. 'byte': a token is one of 256 bytes. 'gpt2': GPT-2's BPE, from the folder of encoder.json "
               "and vocab.bpe. 'hf': the BPE or Unigram of a tokenizer.json, or of its folder (GPT-2, Llama, Qwen, Gemma). 'bpe': "
               "a BPE of so many tokens, trained on the text and kept as tokenizer.json");
   line.choice("--format", options.format, {"auto", "text", "jsonl"},
-              "what INPUT holds; auto: JSONL where the names end in .jsonl, else text");
+              "what INPUT holds; auto: rows where names end in .jsonl, or a .json begins with them; else text");
   line.flag("--binary", options.binary,
             "take the bytes of any file as they are. Otherwise gzip and zstd are unpacked, and what is no text is refused, or "
             "skipped in a folder");

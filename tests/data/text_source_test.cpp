@@ -116,6 +116,11 @@ TEST(PrepareCompressed, ADataFileIsKnownAgain) {
   folder.write("t.txt.gz", gzip("some other text, of it"));
   ensure_dataset(request, log);
   EXPECT_EQ(read_description(folder.path("out"))->text->bytes, 22);
+  const DatasetRequest list{.folder = folder.path("list"), .file = folder.write("t.json", R"([{"text": "a"}, {"text": "b"}])")};
+  ensure_dataset(list, log);
+  const auto listed = std::filesystem::last_write_time(folder.path("list/tokens.json"));
+  ensure_dataset(list, log);
+  EXPECT_EQ(std::filesystem::last_write_time(folder.path("list/tokens.json")), listed);
   std::fclose(out);
 }
 
@@ -239,7 +244,7 @@ std::string row(const std::string& text) { return R"({"text": ")" + text + "\"}\
 
 TEST(PrepareRows, JsonlIsKnownByItsNameAndWhereThatSaysNothingByItsLines) {
   const Folder folder;
-  const std::string rows = row("pp") + row("qq"), list = R"([ {"text": "pp"}, {"text": "qq"} ])";
+  const std::string rows = row("pp") + row("qq"), list = R"([ {"text": "pp"}, {"text": "qq"} ])", one = R"({"text": "pp"})";
   for (const char* name : {"t.jsonl", "t.ndjson", "t.JSONL", "t.json", "t", "t.json.gz", "t.NDJSON.zst"}) {
     const std::string_view end = std::string_view(name).substr(std::string_view(name).rfind('.') + 1);
     const std::string file = folder.write(name, end == "gz" ? gzip(rows) : end == "zst" ? zstd(rows) : rows);
@@ -250,10 +255,11 @@ TEST(PrepareRows, JsonlIsKnownByItsNameAndWhereThatSaysNothingByItsLines) {
   std::fclose(stream);
   const std::vector<std::array<std::string, 4>> others{
       {"rows.txt", rows, "its lines are objects in JSON, and its name is not that of JSONL",
-       " --format jsonl reads a document a line"},
-      {"list.json", list, "is one list in JSON, not JSONL", "jq -c '.[]' < "},
-      {"list.txt", "[\n  {\n    \"text\": \"pp\"}]", "is one list in JSON, not JSONL", "jq -c '.[]' < "},
-      {"tree.json", "{\n  \"data\": " + list + "}", "it does not begin with two lines of JSONL", "jq -c '.MEMBER[]' < "},
+       " --format jsonl reads a document a row"},
+      {"one.txt", one, "its lines are objects in JSON, and its name is not that of JSONL", " --format jsonl reads"},
+      {"list.txt", "[\n  {\n    \"text\": \"pp\"}]", "it is a list of rows in JSON, and its name is not that of JSON",
+       " --format jsonl reads a document a row"},
+      {"tree.json", "{\n  \"data\": " + list + "}", "it is neither JSONL nor a list of rows in JSON", "jq -c '.MEMBER[]' < "},
       {"table.csv", "text,label\nhello,1\n", "is a table, and no text", "csv.DictReader(sys.stdin)"},
       {"table.TSV", "text\tlabel\nhello\t1\n", "is a table, and no text", "delimiter='\\t'"}};
   for (const auto& [name, content, what, remedy] : others) {
@@ -274,24 +280,95 @@ TEST(PrepareRows, JsonlIsKnownByItsNameAndWhereThatSaysNothingByItsLines) {
   }
 }
 
+TEST(PrepareRows, OneRowOrTheStartOfALongOneIsKnown) {
+  const Folder folder;
+  const std::string long_text(FileStart::most, 'x');
+  for (const std::string& rows :
+       {row("pp") + row(long_text), row(long_text) + row("pp"), "\xEF\xBB\xBF" + row("pp") + row(long_text)}) {
+    for (const char* name : {"t.json", "t"}) {
+      const std::string tokens = prepared_tokens(folder, {.input = folder.write(name, rows)});
+      EXPECT_EQ(tokens.size(), long_text.size() + 4) << name;
+    }
+  }
+  for (const char* name : {"t.json", "t"}) {
+    const std::string file = folder.write(name, R"({"prompt": "a", "completion": "b"})");
+    EXPECT_TRUE(contains(user_error([&] { prepared_tokens(folder, {.input = file}); }), "has 1 document that is not empty"))
+        << name;
+  }
+}
+
+// As alpaca_data.json and files of ShareGPT and LLaMA-Factory are.
+TEST(PrepareRows, AListInJsonIsReadARowALine) {
+  const Folder folder;
+  const std::string compact = R"([{"text":"p,]\"[p"},{"text":"q\\"}])",
+                    wide =
+                        "\xEF\xBB\xBF \n[\r\n  {\r\n    \"text\": \"p,]\\\"[p\"\r\n  },\n  {\n    \"text\": \"q\\\\\",\n    "
+                        "\"n\": [1,\n {}]\n  }\n]\n";
+  for (const std::string& list : {compact, wide}) {
+    for (const char* name : {"t.json", "t", "t.jsonl", "t.json.gz", "t.json.zst"}) {
+      const std::string_view end = std::string_view(name).substr(std::string_view(name).rfind('.') + 1);
+      const std::string file = folder.write(name, end == "gz" ? gzip(list) : end == "zst" ? zstd(list) : list);
+      EXPECT_EQ(prepared_tokens(folder, {.input = file}), "p,]\"[p\nq\\\n") << name << list;
+      EXPECT_EQ(prepared_tokens(folder, {.input = file, .format = TextFormat::jsonl}), "p,]\"[p\nq\\\n") << name << list;
+    }
+    std::FILE* stream = std::fopen(folder.path("t").c_str(), "rb");
+    EXPECT_EQ(prepared_tokens(folder, {.input = "-", .standard_input = stream}), "p,]\"[p\nq\\\n");
+    std::fclose(stream);
+  }
+  // Rows across all borders of what is read at a time.
+  std::string many = "[", expected;
+  for (int i = 0; i < 100'000; ++i) {
+    const std::string text = std::to_string(i * 7919 % 10007);
+    many += (i == 0 ? "" : ", ") + std::string("{\n\"text\": \"") + text + "\"}";
+    expected += text + "\n";
+  }
+  EXPECT_EQ(prepared_tokens(folder, {.input = folder.write("t.json", many + "]")}), expected);
+}
+
+TEST(PrepareRows, ABadListIsRefusedWithTheRow) {
+  const Folder folder;
+  const std::string good = R"({"text": "pp"})", two = "[" + good + ", " + good;
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {two, "t.json, row 2: the list has no end"},
+      {two + ",", "t.json, row 3: the list has no end"},
+      {two + ",]", "t.json, row 3: it is empty"},
+      {"[" + good + ",," + good + "]", "t.json, row 2: it is empty"},
+      {two + "}", "t.json, row 2: the list is closed by }"},
+      {two + "] " + good, "t.json, row 2: something follows the end of the list"},
+      {"[" + good + " " + good + "]", "t.json, row 1: not valid JSON (column"},
+      {"[" + good + ", 3, {\"text\": 3}]", "t.json, row 2: this is a number, not an object"},
+      {"[" + good + ", {\"text\": 1 2}]", "t.json, row 2: not valid JSON (column"},
+      {"[" + good + ", {\"text\": \"a\nb\"}]", "t.json, row 2: not valid JSON (column"},
+      {"[" + good + ", {\"text\": [}]", "t.json, row 2: the list has no end"},
+      {"[" + good + "]\n[" + good + "]\n", "t.json: it is neither JSONL nor a list"},
+  };
+  for (const auto& [list, said] : cases) {
+    const std::string told = refusal(folder, {.input = folder.write("t.json", list)});
+    EXPECT_TRUE(contains(told, said)) << list << ": " << told;
+  }
+}
+
 TEST(PrepareRows, AFolderSaysWhatHoldsRowsInAnotherWay) {
   const Folder folder;
   folder.write("in/a.txt", "some text");
-  folder.write("in/list.json", R"([{"text": "pp"}])");
+  folder.write("in/list.txt", R"([{"text": "pp"}])");
   folder.write("in/rows.txt", row("pp") + row("qq"));
   folder.write("in/settings.json", "{\n  \"a\": 1\n}\n");
   folder.write("in/table.csv", "a,b\n");
   std::string said;
   EXPECT_EQ(prepared_tokens(folder, {.input = folder.path("in")}, &said), "some text{\n  \"a\": 1\n}\n");
-  for (const char* line : {"a list in JSON: list.json", "JSONL by another name: rows.txt", "a table (.csv): table.csv"})
+  for (const char* line :
+       {"a list in JSON by another name: list.txt", "JSONL by another name: rows.txt", "a table (.csv): table.csv"})
     EXPECT_TRUE(contains(said, "skipped, " + std::string(line))) << said;
   folder.write("rows/a.JSONL", row("aa"));
   folder.write("rows/b.json", row("bb") + row("cc"));
   for (const TextFormat format : {TextFormat::automatic, TextFormat::jsonl})
     EXPECT_EQ(prepared_tokens(folder, {.input = folder.path("rows"), .format = format}), "aa\nbb\ncc\n");
-  folder.write("lists/a.json", R"([{"text": "pp"}])");
+  folder.write("rows/c.json", R"([{"text": "dd"}])");
+  EXPECT_EQ(prepared_tokens(folder, {.input = folder.path("rows")}), "aa\nbb\ncc\ndd\n");
+  folder.write("lists/a.txt", R"([{"text": "pp"}])");
   const std::string none = user_error([&] { prepared_tokens(folder, {.input = folder.path("lists")}); });
-  EXPECT_TRUE(contains(none, "(1 entries were skipped; a.json: a list in JSON)")) << none;
+  EXPECT_TRUE(contains(none, "(1 entries were skipped; a.txt: a list in JSON by another name)")) << none;
 }
 
 // The last tenth of all of it would be for validation, and the test's rows would train.

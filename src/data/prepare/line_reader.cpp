@@ -190,7 +190,7 @@ void BadLines::add(const TextFile& file, const DocumentLines& lines) {
   file_ = &file;
   for (const BadLine& bad : lines.bad) {
     problems_.push_back(
-        {fmt::format("{}, line {}: {}", file.name, before_ + bad.line + 1, bad.problem.message), bad.problem.remedy});
+        {fmt::format("{}, {} {}: {}", file.name, file.unit(), before_ + bad.line + 1, bad.problem.message), bad.problem.remedy});
   }
   before_ += lines.lines;
   if (problems_.size() >= most_bad_lines) check();

@@ -73,8 +73,8 @@ TextSource Spools::stream(const TextRules& rules) {
 
 void Spools::unpack(TextSource& source) {
   for (TextFile& file : source.files) {
-    if (file.compression == io::Compression::none) continue;
-    file.path = keep(*io::unpacked(io::open_stream(file.path), file.compression, file.name), file.name);
+    if (file.plain()) continue;
+    file.path = keep(*open_text(file), file.name);
     file.bytes = io::File::open_to_read(file.path).size();
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// What is prepared, in files that can be read twice. Such files stand in place of a pipe, of standard input and of compressed
-// files; others are read as they lie there.
+// What is prepared, in files that can be read twice. Such files stand in place of a pipe, of standard input, of compressed files
+// and of lists; others are read as they lie there.
 
 #include <cstdint>
 #include <memory>
@@ -35,7 +35,7 @@ class Spools {
 
   /// The text that comes from a pipe or standard input.
   TextSource stream(const TextRules& rules);
-  /// Puts unpacked files in place of the compressed files of a source.
+  /// Puts plain files in place of the files of a source out of which no pieces can be cut: compressed ones and lists.
   void unpack(TextSource& source);
 
  private:

@@ -12,13 +12,10 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/shell.h"
-#include "base/text/lower.h"
 #include "base/text/utf8.h"
 #include "base/units.h"
 #include "data/bpe/words.h"
-#include "data/formats/known_format.h"
-#include "data/text/documents.h"
+#include "data/text/list_rows.h"
 #include "io/folder_entries.h"
 
 namespace lockstep::data {
@@ -28,146 +25,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t longest_tail = 3;         // continuation bytes of one character
 constexpr std::uint64_t searched_bytes = 4096;  // at a time, for a cut
-constexpr const char* as_it_is = "name text or JSONL; --binary takes any file's bytes as they are, with --tokenizer byte";
 
 std::span<std::byte> writable(std::string& text) { return std::as_writable_bytes(std::span(text)); }
-
-/// The last part of a file's name in small letters, as it is without that of a compression: ".jsonl".
-std::string ending(io::Path name) {
-  const auto last = [&] { return lower(name.extension().string()); };
-  if (const std::string end = last(); end == ".gz" || end == ".zst" || end == ".zstd") name.replace_extension();
-  return last();
-}
-
-bool named_jsonl(const io::Path& name) {
-  const std::string end = ending(name);
-  return end == ".jsonl" || end == ".ndjson";
-}
-
-/// What the start of a file says.
-struct Look {
-  io::Compression compression = io::Compression::none;
-  std::string reason = {};  ///< why it is no text, in a few words; empty: it is
-  Problem problem = {};     ///< the same where the user has named the file
-  bool rows = false;        ///< JSONL
-};
-
-FileStart start_inside(const io::Path& path, const std::string& name, io::Compression compression) {
-  const std::unique_ptr<io::ByteStream> inside = io::unpacked(io::open_stream(path), compression, name);
-  FileStart start;
-  start.bytes.resize(FileStart::most + 1);
-  start.bytes.resize(io::read_up_to(*inside, writable(start.bytes)));
-  start.size = start.bytes.size();  // as far as it is known
-  start.bytes.resize(std::min(start.bytes.size(), FileStart::most));
-  if (start.whole()) start.end = start.bytes.substr(start.bytes.size() - std::min<std::size_t>(start.bytes.size(), 8));
-  return start;
-}
-
-// For a file that no row of the known formats recognises.
-Look look_at_text(const FileStart& start, const std::string& name, bool utf8) {
-  const PlainText text = plain_text(start.bytes);
-  if (text.zero()) {
-    return {.reason = "binary (a zero byte)",
-            .problem = {fmt::format("{} is no text: its byte {} is zero", name, text.zero_at),
-                        std::string(as_it_is) + "; a folder of token ids is a data.dir"}};
-  }
-  if (text.in_bulk()) {
-    return {.reason = "binary (neither UTF-8 nor another text)",
-            .problem = {fmt::format("{} is no text: of its first {} bytes {} are no UTF-8, or control characters", name, text.of,
-                                    text.strange),
-                        std::string("text in another encoding is converted by iconv; ") + as_it_is}};
-  }
-  const std::size_t bad = utf8 ? invalid_utf8_at(start.bytes) : std::string::npos;
-  const bool cut = bad != std::string::npos && start.bytes.size() - bad <= longest_tail && !start.whole();
-  return {.reason = bad == std::string::npos || cut ? "" : "not UTF-8"};
-}
-
-/// Whether the first two lines that are not blank are objects.
-bool begins_with_rows(const FileStart& start) {
-  std::string_view rest = start.bytes;
-  for (int found = 0; found < 2;) {
-    const std::size_t end = rest.find('\n');
-    if (rest.empty() || (end == std::string_view::npos && !start.whole())) return false;
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    try {
-      if (parse_line(line)) ++found;
-    } catch (const UserError&) {
-      return false;
-    }
-  }
-  return true;
-}
-
-/// Whether a list of objects begins.
-bool begins_a_list(const FileStart& start) {
-  constexpr const char* blanks = " \t\r\n";
-  const std::string_view text = start.bytes;
-  const std::size_t list = text.find_first_not_of(blanks);
-  if (list == text.npos || text[list] != '[') return false;
-  const std::size_t object = text.find_first_not_of(blanks, list + 1);
-  if (object == text.npos || text[object] != '{') return false;
-  const std::size_t name = text.find_first_not_of(blanks, object + 1);
-  return name != text.npos && text[name] == '"';
-}
-
-/// Text that holds rows in another way than JSONL, or that has another name: to learn its brackets is seldom meant.
-Look look_at_rows(const FileStart& start, const std::string& name) {
-  const std::string end = ending(name), word = shell_words({name});
-  const std::string as_text = fmt::format("; lockstep prepare {} --format text takes it as it is", word);
-  const std::string as_lines = fmt::format("lockstep prepare {} --format jsonl reads a document a line", word);
-  const auto write = [&](const std::string& command) {
-    return fmt::format("write it as JSONL: {} < {} > ROWS.jsonl{}", command, word, as_text);
-  };
-  if (end == ".csv" || end == ".tsv") {
-    const std::string reader = fmt::format("csv.DictReader(sys.stdin{})", end == ".tsv" ? ", delimiter='\\t'" : "");
-    return {
-        .reason = fmt::format("a table ({})", end),
-        .problem = {name + " is a table, and no text",
-                    write(fmt::format(R"(python3 -c "import csv, json, sys; [print(json.dumps(row)) for row in {}]")", reader))}};
-  }
-  if (begins_a_list(start))
-    return {.reason = "a list in JSON", .problem = {name + " is one list in JSON, not JSONL", write("jq -c '.[]'")}};
-  if (begins_with_rows(start)) {
-    if (end.empty() || end == ".json") return {.rows = true};
-    return {.reason = "JSONL by another name",
-            .problem = {name + ": its lines are objects in JSON, and its name is not that of JSONL", as_lines + as_text}};
-  }
-  if (end != ".json") return {};
-  // A folder of programs has such files.
-  return {.problem = {name + ": it does not begin with two lines of JSONL",
-                      as_lines + "; of a list in it: " + write("jq -c '.MEMBER[]'")}};
-}
-
-Look look_at(const io::Path& path, const std::string& name, const TextRules& rules) {
-  FileStart start = start_of(io::FileBytes(path));
-  if (start.size == 0) return {.reason = "empty"};
-  if (rules.binary) return {};
-  const KnownFormat* format = known_format(start);
-  io::Compression compression = io::Compression::none;
-  if (format != nullptr && format->compression != io::Compression::none) {
-    compression = format->compression;
-    start = start_inside(path, name, compression);
-    if (const KnownFormat* inside = known_format(start); inside != nullptr) {
-      Problem problem = refused(*format, name);
-      problem.message += fmt::format(", and what is in it is {}", inside->what);
-      return {.compression = compression,
-              .reason = fmt::format("{} in {}", inside->what, io::name_of(compression)),
-              .problem = std::move(problem)};
-    }
-  } else if (format != nullptr) {
-    return {.reason = std::string(format->what), .problem = refused(*format, name)};
-  }
-  Look look;
-  if (rules.format == TextFormat::jsonl || (rules.format == TextFormat::automatic && named_jsonl(name))) {
-    look.rows = named_jsonl(name) || begins_with_rows(start);  // bad lines are told
-  } else {
-    look = look_at_text(start, name, rules.utf8);
-    if (rules.format == TextFormat::automatic && look.reason.empty()) look = look_at_rows(start, name);
-  }
-  look.compression = compression;
-  return look;
-}
 
 class FolderWalk {
  public:
@@ -220,7 +79,7 @@ class FolderWalk {
       return {.reason = "cannot be read"};
     }
     Look look = look_at(path, path.string(), rules_);
-    if (rules_.format == TextFormat::jsonl && !look.rows && look.reason.empty()) look.reason = "not .jsonl";
+    if (rules_.format == TextFormat::jsonl && look.rows == Rows::none && look.reason.empty()) look.reason = "not .jsonl";
     return look;
   }
 
@@ -237,7 +96,7 @@ class FolderWalk {
 
 // The format of files that are to say it.
 TextFormat format_of(const TextSource& source, const io::Path& folder) {
-  const auto jsonl = std::ranges::count(source.files, true, &TextFile::rows);
+  const auto jsonl = std::ranges::count_if(source.files, [](const TextFile& file) { return file.rows != Rows::none; });
   if (jsonl == 0) return TextFormat::text;
   if (jsonl == std::ssize(source.files)) return TextFormat::jsonl;
   throw UserError(fmt::format("{} has {} files of JSONL and {} other text files", folder.string(), format_count(jsonl),
@@ -289,17 +148,21 @@ TextSource file_source(const io::Path& path, std::string name, const TextRules& 
   TextSource source;
   source.format = rules.format;
   const Look look = look_at(path, name, rules);
-  if (rules.format == TextFormat::automatic) source.format = look.rows ? TextFormat::jsonl : TextFormat::text;
+  if (rules.format == TextFormat::automatic) source.format = look.rows != Rows::none ? TextFormat::jsonl : TextFormat::text;
   if (!look.problem.message.empty()) throw UserError(std::vector<Problem>{look.problem});
   source.files.push_back({path, std::move(name), io::File::open_to_read(path).size(), look.compression, look.rows});
   return source;
 }
 
+std::unique_ptr<io::ByteStream> open_text(const TextFile& file) {
+  std::unique_ptr<io::ByteStream> stream = io::open_stream(file.path);
+  if (file.compression != io::Compression::none) stream = io::unpacked(std::move(stream), file.compression, file.name);
+  return file.rows == Rows::list ? rows_of_list(std::move(stream), file.name) : std::move(stream);
+}
+
 std::unique_ptr<io::ByteStream> open_text(const io::Path& path) {
-  const KnownFormat* format = known_format(start_of(io::FileBytes(path)));
-  std::unique_ptr<io::ByteStream> stream = io::open_stream(path);
-  if (format == nullptr || format->compression == io::Compression::none) return stream;
-  return io::unpacked(std::move(stream), format->compression, path.string());
+  const Look look = look_at(path, path.string(), {});
+  return open_text({.path = path, .name = path.string(), .compression = look.compression, .rows = look.rows});
 }
 
 TextSource folder_source(const io::Path& folder, const TextRules& rules, const io::Path& except) {
@@ -347,8 +210,9 @@ std::uint64_t TextPieces::line_behind(const io::File& file, const TextFile& text
     if (const std::size_t found = window.find('\n'); found != std::string::npos) return at + found + 1;
   }
   if (last == size) return size;
-  throw UserError(fmt::format("{}, line {}: longer than {}", text.name, line_of(file, nominal), format_bytes(longest_line)),
-                  "cut the document into several; text that is no JSONL is prepared with --format text");
+  throw UserError(
+      fmt::format("{}, {} {}: longer than {}", text.name, text.unit(), line_of(file, nominal), format_bytes(longest_line)),
+      "cut the document into several; text that is no JSONL is prepared with --format text");
 }
 
 // The cut that belongs to a nominal one: the same for the pieces on both its sides.

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/log.h"
+#include "data/text/look.h"
 #include "data/tokenizer.h"
-#include "io/compressed/decompressor.h"
 #include "io/file.h"
 
 namespace lockstep::data {
@@ -20,20 +20,17 @@ struct TextFile {
   io::Path path;
   std::string name;  ///< for messages
   std::uint64_t bytes = 0;
-  io::Compression compression = io::Compression::none;  ///< it has to be unpacked before it is cut into pieces
-  bool rows = false;                                    ///< JSONL, by its name or by what is in it
+  io::Compression compression = io::Compression::none;  ///< what the file itself is
+  Rows rows = Rows::none;                               ///< by its name or by what is in it
+  /// Whether pieces can be cut out of the file itself.
+  bool plain() const { return compression == io::Compression::none && rows != Rows::list; }
+  /// What a document of it is called.
+  std::string_view unit() const { return rows == Rows::list ? "row" : "line"; }
 };
 
 struct SkippedFile {
   std::string name;    ///< relative to the folder
   std::string reason;  ///< "binary (a zero byte)"
-};
-
-/// What is in a text's files.
-enum class TextFormat : std::uint8_t {
-  automatic,  ///< JSONL where names say so, or what is in a .json or a stream without a name's ending
-  text,       ///< text as it is
-  jsonl       ///< a document a line (text/documents.h)
 };
 
 struct TextSource {
@@ -43,20 +40,15 @@ struct TextSource {
   std::uint64_t bytes() const;
 };
 
-/// What may be in files.
-struct TextRules {
-  TextFormat format = TextFormat::automatic;
-  bool utf8 = true;     ///< nothing else than UTF-8
-  bool binary = false;  ///< any bytes, as they are: no file is looked at
-};
-
 /// The source of one file. Throws UserError for what is no text (data/formats/known_format.h), with what to do about it.
 TextSource file_source(const io::Path& path, std::string name, const TextRules& rules);
 /// The text files in `folder` and below. Hidden ones, `except` (a folder) and those met before by another name are skipped, and
 /// what is no text by its start. Where the format is to be found, JSONL that is not named so is skipped, too. The format JSONL
 /// skips all else. Throws UserError when nothing is left, or the format is to be found and some files are JSONL and some not.
 TextSource folder_source(const io::Path& folder, const TextRules& rules, const io::Path& except);
-/// What is in a regular file, unpacked where it is compressed.
+/// What is in a file: unpacked where it is compressed, a row a line where it is a list.
+std::unique_ptr<io::ByteStream> open_text(const TextFile& file);
+/// The same of any regular file.
 std::unique_ptr<io::ByteStream> open_text(const io::Path& path);
 /// Logs what was found and skipped, one line a reason. Warns of files that are named as splits of a data set: they are read as
 /// one text.
