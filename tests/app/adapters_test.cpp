@@ -109,6 +109,14 @@ TEST_F(AdaptersCommand, GoOnFromAFolder) {
   const Outcome gone_on = lockstep(words);
   ASSERT_EQ(gone_on.code, 0) << gone_on.err;
   EXPECT_LT(losses("b").front(), losses("a").front());
+  EXPECT_EQ((gone_on.out + gone_on.err).find("lora_dropout"), std::string::npos);
+  Json config = Json::parse(file("adapter/adapter_config.json"));
+  io::replace_file(folder_ / "adapter/adapter_config.json", config.set("lora_dropout", 0.05).dump());
+  const Outcome dropped = lockstep(words);
+  ASSERT_EQ(dropped.code, 0) << dropped.err;
+  EXPECT_NE((dropped.out + dropped.err).find("adapter_config.json: lora_dropout is 0.05, and training drops nothing"),
+            std::string::npos)
+      << dropped.out << dropped.err;
 }
 
 // PEFT's base_model_name_or_path, however often the run has gone on.
@@ -170,6 +178,19 @@ TEST_F(AdaptersCommand, FilesOfAnotherModelAreRefused) {
   other.replace(other.find("\"r\": 3"), 6, "\"r\": 4");
   io::replace_file(folder_ / "adapter/adapter_config.json", other);
   refused("but for this model it is [4, 16]");
+  // As PEFT reads a text: a regular expression that matches all of a module's path.
+  const auto rename = [&](const char* targets) {
+    Json named = Json::parse(config);
+    io::replace_file(folder_ / "adapter/adapter_config.json", named.set("target_modules", targets).dump());
+  };
+  for (const char* targets : {"^model\\.layers\\.\\d+\\.(?:self_attn|mlp)\\.q_proj$", "q_proj|k_proj", "(?!.*mlp).*_proj"}) {
+    rename(targets);
+    refused("and the weights are also of");
+  }
+  for (const char* targets : {".*_proj", "^.*\\.(?:[qkvo]|gate|up|down)_proj$", "all-linear", "(?P<name>.*)"}) {
+    rename(targets);
+    EXPECT_EQ(lockstep({"generate", at("model"), "--adapter", at("adapter"), "--tokens", "2"}).code, 0) << targets;
+  }
   io::replace_file(folder_ / "adapter/adapter_config.json", "{");
   refused("adapter_config.json");
   io::replace_file(folder_ / "adapter/adapter_config.json", config);

@@ -186,17 +186,27 @@ TEST(Adapter, TheConfigurationNamesTheModulesThatHaveWeights) {
   const ModelConfig config = adapted(support::tiny_llama(), "q,v");
   const auto told = [&](const char* json) {
     const std::vector<Problem> problems = huggingface::check_targets(
-        Json::parse(json), huggingface::adapter_tensors(config, huggingface::Family::llama), config.layers, "x.json");
+        Json::parse(json), huggingface::adapter_tensors(config, huggingface::Family::llama), config.layers, "x.json",
+        [](const std::string& pattern, std::string_view path) -> std::optional<bool> {
+          if (pattern == "not known") return std::nullopt;
+          return path.ends_with(pattern);
+        });
     return problems.empty() ? std::string() : problems.front().message;
   };
   for (const char* right : {"{}", R"({"target_modules": ["q_proj", "v_proj", "k_proj"]})",
                             R"({"target_modules": "all-linear", "exclude_modules": null})",
+                            R"({"target_modules": "_proj", "exclude_modules": "k_proj"})",
+                            R"({"target_modules": "not known", "exclude_modules": "not known"})",
                             R"({"target_modules": ["self_attn.q_proj", "v_proj"], "layers_to_transform": [0, 1]})"})
     EXPECT_EQ(told(right), "") << right;
   EXPECT_EQ(told(R"({"target_modules": ["q_proj"]})"),
             R"(x.json: "target_modules" is ["q_proj"], and the weights are also of self_attn.v_proj)");
   EXPECT_EQ(told(R"({"exclude_modules": ["q_proj"]})"),
             R"(x.json: "exclude_modules" has self_attn.q_proj, of which there are weights)");
+  EXPECT_EQ(told(R"({"target_modules": "q_proj"})"),
+            R"(x.json: "target_modules" is "q_proj", and the weights are also of self_attn.v_proj)");
+  EXPECT_EQ(told(R"({"exclude_modules": "v_proj"})"),
+            R"(x.json: "exclude_modules" has self_attn.v_proj, of which there are weights)");
   EXPECT_EQ(told(R"({"layers_to_transform": [1]})"),
             R"(x.json: "layers_to_transform" is [1]: here every block has the same adapters)");
   EXPECT_EQ(told(R"({"layers_to_transform": 0})"),

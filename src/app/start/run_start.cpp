@@ -31,13 +31,14 @@ bool sends_start(const RunConfig& config, const Start& start) {
 
 /// The weights of a model without adapters. Those of the run start as adapter.init_from has them, or as they are drawn.
 void load_weights(const RunConfig& config, const checkpoint::WeightSource& model, train::Engine& engine,
-                  comm::Communicator& ranks, Session& session) {
+                  comm::Communicator& ranks, Session& session, Log& log) {
   if (!engine.config().model.adapter.used()) return train::load_weights(model, engine, ranks, session.team());
   engine.initialise();
   std::optional<checkpoint::huggingface::AdapterFolder> adapter;
   comm::together(ranks, [&] {
     if (config.adapter.init_from) adapter.emplace(*config.adapter.init_from, engine.config().model);
   });
+  for (const std::string& warning : adapter ? adapter->warnings() : std::vector<std::string>{}) log.warning(warning);
   const checkpoint::huggingface::AdaptedSource source(model, adapter ? &*adapter : nullptr);
   train::load_weights(source, engine, ranks, session.team());
 }
@@ -50,13 +51,13 @@ void read_start(const RunConfig& config, const Start& start, train::Engine& engi
     std::optional<checkpoint::huggingface::Weights> weights;
     comm::together(ranks, [&] { weights.emplace(config.train.init_from.text); });
     for (const std::string& warning : weights->warnings()) log.warning(warning);
-    return load_weights(config, *weights, engine, ranks, session);
+    return load_weights(config, *weights, engine, ranks, session, log);
   }
   const std::unique_ptr<checkpoint::Reader> reader = checkpoint::open_together(ranks, start.checkpoint->folder);
   if (config.train.init_from.kind == InitFrom::Kind::resume) return train::load_run(*reader, engine, ranks, session.team());
   if (arch::model_from_json(reader->manifest().model, reader->folder().string()).adapter.used())
     return train::load_weights(*reader, engine, ranks, session.team());
-  load_weights(config, *reader, engine, ranks, session);
+  load_weights(config, *reader, engine, ranks, session, log);
 }
 
 }  // namespace

@@ -92,8 +92,13 @@ void refuse_start(const Json& json, std::string_view what, std::vector<Problem>&
                       "save the adapter as an ordinary one (path_initial_model_for_weight_conversion), or merge it with PEFT"});
 }
 
-bool is_targeted(const Json& targets, std::string_view module) {
-  return std::ranges::any_of(targets.array(), [&](const Json& target) {
+/// Whether "target_modules" or "exclude_modules" names a module, in a list or by a regular expression; nothing: it is not told.
+/// "all-linear" names all that may have adapters here.
+std::optional<bool> is_named(const Json* modules, std::string_view module, const MatchesPath& matches) {
+  if (modules == nullptr || modules->is_null()) return std::nullopt;
+  if (modules->is_string()) return modules->string() == "all-linear" ? true : matches(modules->string(), module);
+  if (!modules->is_array()) return std::nullopt;
+  return std::ranges::any_of(modules->array(), [&](const Json& target) {
     return target.is_string() && (module == target.string() || module.ends_with("." + target.string()));
   });
 }
@@ -107,7 +112,7 @@ bool has_block(const Json& blocks, std::int64_t block) {
 }  // namespace
 
 std::vector<Problem> check_targets(const Json& json, std::span<const AdapterTensor> tensors, std::int64_t blocks,
-                                   std::string_view what) {
+                                   std::string_view what, const MatchesPath& matches) {
   std::vector<Problem> problems;
   const auto complain = [&](std::string message) {
     problems.push_back({fmt::format("{}: {}", what, message), "take the config and the weights of one and the same adapter"});
@@ -121,9 +126,9 @@ std::vector<Problem> check_targets(const Json& json, std::span<const AdapterTens
     if (end == std::string_view::npos) continue;
     module = module.substr(prefix.size(), end - prefix.size());
     const std::string name = within_block(std::string(module));
-    if (targets != nullptr && targets->is_array() && !is_targeted(*targets, module) && told.insert(name).second)
+    if (!is_named(targets, module, matches).value_or(true) && told.insert(name).second)
       complain(fmt::format("\"target_modules\" is {}, and the weights are also of {}", targets->dump(), name));
-    if (left_out != nullptr && left_out->is_array() && is_targeted(*left_out, module) && told.insert(name).second)
+    if (is_named(left_out, module, matches).value_or(false) && told.insert(name).second)
       complain(fmt::format("\"exclude_modules\" has {}, of which there are weights", name));
   }
   for (std::int64_t block = 0; layers != nullptr && !layers->is_null() && block < blocks; ++block) {

@@ -3,6 +3,8 @@
 // Adapters as PEFT publishes them (github.com/huggingface/peft: tuners/lora/config.py, LoraConfig; utils/save_and_load.py):
 // adapter_config.json, and tensors named "base_model.model.<module>.lora_A.weight" [r, in] and ".lora_B.weight" [out, r].
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,8 +36,11 @@ Json adapter_config(const ModelConfig& config, Family family, const std::string&
 /// UserError, naming `what`, for methods and options that adapters do not have here.
 Adapter adapter_from_config(const Json& json, Family family, bool tied, std::string_view what);
 
+/// Whether a regular expression of Python's matches all of a module's path. Nothing where that is not known here.
+using MatchesPath = std::function<std::optional<bool>(const std::string& pattern, std::string_view path)>;
+
 /// Problems where other modules or blocks have adapters by adapter_config.json, which is `json`, than by its weights, `tensors`.
 std::vector<Problem> check_targets(const Json& json, std::span<const AdapterTensor> tensors, std::int64_t blocks,
-                                   std::string_view what);
+                                   std::string_view what, const MatchesPath& matches);
 
 }  // namespace lockstep::arch::huggingface

@@ -16,6 +16,7 @@
 #include "checkpoint/not_finite.h"
 #include "checkpoint/problems.h"
 #include "comm/agreement.h"
+#include "data/pattern/regex.h"
 #include "io/new_folder.h"
 #include "io/safetensors.h"
 
@@ -108,6 +109,21 @@ void demand_files(const io::Path& path) {
   }
 }
 
+/// As PEFT asks it (re.fullmatch, peft/tuners/tuners_utils.py: check_target_module_exists). Marks of both ends say nothing then.
+std::optional<bool> matches_path(const std::string& pattern, std::string_view path) {
+  std::string_view inner = pattern;
+  if (inner.starts_with('^')) inner.remove_prefix(1);
+  if (inner.ends_with('$') && !inner.ends_with("\\$")) inner.remove_suffix(1);
+  try {
+    const std::string text = std::string(path) + '\n';  // no path has it, so a match that takes it takes all
+    data::pattern::MatchScratch scratch;
+    const auto found = data::pattern::Regex(fmt::format("(?:{})\n", inner)).find(text, 0, scratch);
+    return found.begin == 0 && found.end == text.size();
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
 /// The matrices that the tensors of a file are beside: those of the first block are looked for.
 arch::AdapterTargets targets_in(const io::SafetensorsHeader& header, arch::ModelConfig model, names::Family family) {
   arch::AdapterTargets found = 0;
@@ -146,13 +162,16 @@ bool is_adapter_tensor(std::string_view name) { return name.ends_with(".lora_A.w
 AdapterFolder::AdapterFolder(const io::Path& path, const arch::ModelConfig& model) {
   demand_files(path);
   const OpenAdapter files(path);
+  if (const Json* dropout = files.config.find("lora_dropout");
+      dropout != nullptr && dropout->is_number() && dropout->number() > 0)
+    warnings_.push_back(fmt::format("{}: lora_dropout is {}, and training drops nothing", files.config_path, dropout->dump()));
   const names::Family family = names::family_of(model);
   adapter_ = names::adapter_from_config(files.config, family, model.tied, files.config_path);
   arch::ModelConfig adapted = model;
   adapted.adapter = adapter_;
   adapted.adapter.targets = adapter_.targets = targets_in(files.header, adapted, family);
   const std::vector<names::AdapterTensor> tensors = names::tensors_of_files(adapted, family);
-  std::vector<Problem> problems = names::check_targets(files.config, tensors, model.layers, files.config_path);
+  std::vector<Problem> problems = names::check_targets(files.config, tensors, model.layers, files.config_path, matches_path);
   const auto complain = [&](std::string_view name, const std::string& what) {
     problems.push_back({fmt::format("{}: the tensor \"{}\" {}", files.weights_path, name, what), std::string(another_adapter)});
   };

@@ -36,12 +36,15 @@ class AdapterFolder final : public WeightSource {
   AdapterFolder(const io::Path& path, const arch::ModelConfig& model);
   /// The adapters that the model has with these files.
   const arch::Adapter& adapter() const { return adapter_; }
+  /// What of its configuration training does not do.
+  const std::vector<std::string>& warnings() const { return warnings_; }
   /// Whether the files have this tensor of ours.
   bool has(std::string_view name) const { return tensors_.contains(name); }
   std::unique_ptr<RangeReader> read_model(std::span<const LogicalTensor> weights) const override;
 
  private:
   arch::Adapter adapter_;
+  std::vector<std::string> warnings_;
   std::map<std::string, AdapterValues, std::less<>> tensors_;  ///< by our names
 };
 
