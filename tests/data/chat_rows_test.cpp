@@ -90,10 +90,14 @@ TEST(ChatRows, ArgumentsThatAreTheTextOfAnObjectAreTheObject) {
 TEST(ChatRows, KeepWhatElseATemplateReads) {
   EXPECT_EQ(messages_of(R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f"}], "weight": 1}]})"),
             R"([{"role":"assistant","tool_calls":[{"name":"f"}],"weight":1,"content":null}])");
-  EXPECT_EQ(messages_of(
-                R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})"),
-            R"([{"role":"user","content":"a\nb"}])");
-  const ChatRow row = row_from(R"({"messages": [{"role": "user", "content": ""}], "source": "x", "tools": "[{\"name\": \"f\"}]",
+  EXPECT_EQ(
+      messages_of(
+          R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "value": "b"}]}]})"),
+      R"([{"role":"user","content":"a\nb"}])");
+  EXPECT_EQ(messages_of(R"({"conversations": [{"name": "Al", "value": "a", "from": "human", "weight": 0}], "images": []})"),
+            R"([{"role":"user","content":"a","name":"Al","weight":0}])");
+  const ChatRow row = row_from(
+      R"({"messages": [{"role": "user", "content": ""}], "source": "x", "weight": 1, "video": null, "tools": "[{\"name\": \"f\"}]",
     "documents": [], "chat_template_kwargs": {"enable_thinking": false}})");
   EXPECT_EQ(Json(row.conversation.variables).dump(), R"({"tools":[{"name":"f"}],"enable_thinking":false})");
 }
@@ -117,6 +121,7 @@ TEST(ChatRows, RefuseByTheMember) {
       {R"({"messages": [{"role": "user", "content": null}]})", "\"messages\", message 1: \"content\" is null"},
       {R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})", "\"content\" has a part that is no text"},
       {R"({"messages": [{"role": "assistant", "content": "", "weight": 0.5}]})", "\"weight\" is 0.5, neither 0 nor 1"},
+      {R"({"messages": [{"role": "assistant", "content": "", "loss_weight": 2}]})", "\"loss_weight\" is 2, neither 0 nor 1"},
       {R"({"messages": [{"role": "assistant", "content": "", "train": "no"}]})", "\"train\" is \"no\", neither true nor false"},
       {R"({"conversations": [{"from": "function_call", "value": "look"}]})", "\"value\" is no call"},
       {R"({"messages": [{"role": "user", "content": ""}], "tools": {}})", "\"tools\" is an object, not a list"},
@@ -131,6 +136,15 @@ TEST(ChatRows, RefuseByTheMember) {
       {R"({"instruction": "a", "output": []})", "\"output\" is an array, not a string"},
       {R"({"instruction": "a", "output": "b", "history": [["a", "b"]]})", "\"history\" is not read"},
       {R"({"prompt": [], "completion": [{"role": "assistant", "content": "b"}], "label": false})", "its \"label\" says"},
+      {R"({"messages": [{"role": "assistant", "content": "b"}], "kto_tag": true})",
+       "its \"kto_tag\" says whether the answer is wanted"},
+      {R"({"messages": [{"role": "assistant", "content": "b"}], "label": true})",
+       "its \"label\" says whether the answer is wanted"},
+      {R"({"instruction": "a", "output": "b", "weight": 0.5})", "its \"weight\" is 0.5, and every row counts the same"},
+      {R"({"instruction": "a", "output": "b", "images": ["a.png"]})", "its \"images\" would not be read"},
+      {R"({"messages": [{"role": "assistant", "content": "b"}], "audio": {"path": "a.wav"}})", "its \"audio\" would not be read"},
+      {R"({"conversations": [{"from": "human", "value": "a", "train": true}]})",
+       "\"train\" is true, and its role is \"user\": turns of the assistant alone are taught"},
       {R"({"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]})",
        "\"prompt\" is a string, not a list of messages"},
   };

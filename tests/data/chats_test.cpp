@@ -56,18 +56,47 @@ TEST(Chats, FormsAreFoundAndSaid) {
   EXPECT_EQ(plain.part("train").marked, "[ac\n]");
 }
 
+// What a row says beside that may be meant to change what is learned.
+TEST(Chats, MembersThatAreNotReadAreSaid) {
+  const std::string turns = R"("messages": [{"role": "user", "content": "Hi", "name": "Al", "note": null}, )"
+                            R"({"role": "assistant", "content": "A", "weight": 1, "reasoning_content": ""}])";
+  Chats chats;
+  const auto told = [&](const std::string& first, const std::string& second) {
+    chats.prepare("{" + first + "}\n{" + second + "}\n");
+    const std::size_t at = chats.facts.find("members that are not read: ");
+    return at == std::string::npos ? "" : chats.facts.substr(at + 27, chats.facts.find('\n', at) - at - 27);
+  };
+  EXPECT_EQ(told(turns + R"(, "source": "x", "id": null)", turns + R"(, "score": 1, "tools": [{"name": "f"}], "prompt": "Hi")"),
+            "messages' name, prompt, score, source, tools");
+  chats.options.chats.chat_template = chats.folder.write(
+      "t.jinja",
+      "{% for m in messages %}<{{ m.name }}>{{ m.content }}<end>{% endfor %}{{ '<assistant>' if add_generation_prompt }}");
+  EXPECT_EQ(told(turns, turns), "");
+  chats.options.chats = {};
+  EXPECT_EQ(told(R"("text": "a", "label": true)", R"("prompt": "a", "completion": "b", "a\u001bb": 1)"), "a\\x1bb, label");
+  EXPECT_EQ(told(R"("text": "a")", R"("prompt": "a", "completion": "b", "system": "")"), "");
+  std::string many = R"("text": "a")";
+  for (char c = 'a'; c <= 'z'; ++c) many += std::string(", \"") + c + "\": 1";
+  EXPECT_EQ(told(many, many), "a, b, c, d, e, f, g, h, i, j, k, l");
+}
+
 TEST(Chats, AMixtureIsRefusedWithTheLine) {
   Chats chats;
   const std::string alpaca = "{\"instruction\": \"Hi\", \"output\": \"A\"}\n";
   const std::string mixed = chats.refused(chat_line(one_answer) + "\n" + alpaca);
   EXPECT_TRUE(contains(mixed,
-                       "chats.jsonl, line 3: this is of the form Alpaca (instruction, input, output), and the first line of "
+                       "chats.jsonl, line 3: this is of the form Alpaca (instruction, input, output), and the first row of "
                        "messages (role, content)"))
       << mixed;
   EXPECT_TRUE(
       contains(chats.refused(chat_line(one_answer) + "{\"text\": \"a\"}\n"), "line 2: this is of the form texts, or prompts"));
   EXPECT_TRUE(contains(chats.refused(chat_line(one_answer) + "{\"txt\": \"a\"}\n"), "line 2: it has no \"text\""));
   EXPECT_TRUE(contains(chats.refused(chat_line(one_answer) + "{\"messages\": 3}\n"), "line 2: \"messages\" is a number"));
+  for (const auto& [rows, said] : {std::pair("{\n\"messages\": []}\n", "line 1: not valid JSON"),
+                                   {"[{}]\n[{}]\n", "line 1: this is an array, not an object"},
+                                   {"{\"question\": \"a\"}\n", "line 1: it has no \"text\""},
+                                   {"\n", "has 0 documents"}})
+    EXPECT_TRUE(contains(chats.refused(rows), said)) << chats.refused(rows);
   chats.options.chats.chat_template.clear();
   EXPECT_TRUE(contains(chats.refused("{\"text\": \"a\"}\n" + alpaca), "line 2: this is of the form Alpaca"));
 }
@@ -99,7 +128,7 @@ TEST(Chats, TrainOnSaysWhatIsTaught) {
 
 TEST(Chats, ATurnMayBeLeftUntaught) {
   const std::string line =
-      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "A", "weight": 0}, )"
+      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "A", "loss_weight": 0.0}, )"
       R"({"role": "user", "content": "So?"}, {"role": "assistant", "content": "B", "weight": 1}, )"
       R"({"role": "user", "content": "Oh?"}, {"role": "assistant", "content": "C", "train": false}]})"
       "\n";
@@ -175,6 +204,9 @@ TEST(Chats, ATemplateThatLosesATurnIsRefused) {
   const std::string calls =
       R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "find"}}]}]})";
   EXPECT_TRUE(contains(chats.refused(calls + "\n"), "line 1: the template " + name + " loses the calls of tools of message 2"));
+  chats.options.chats.chat_template = "chatml";
+  const std::string null = R"({"messages": [{"role": "assistant", "content": null, "tool_calls": [{"name": "find"}]}]})";
+  EXPECT_TRUE(contains(chats.refused(null + "\n"), "line 1: the template chatml loses the calls of tools of message 1"));
   with("{{ raise_exception('No system') if messages[0].role == 'system' }}");
   EXPECT_TRUE(
       contains(chats.refused(chat_line(system)), "line 1: " + name + ", line 1, column 19: the template refuses the messages"))

@@ -72,7 +72,7 @@ TEST(Pairs, BadLinesAreToldWithTheirAnswer) {
     EXPECT_TRUE(contains(said, "line 2: " + message)) << said;
   };
   refused(listed("same", "same"), "\"chosen\" and \"rejected\" are the same");
-  refused(text("yes", "no"), "its answers are texts, and those of the first line messages");
+  refused(text("yes", "no"), "its answers are texts, and those of the first row messages");
   refused(R"({"chosen": [], "rejected": "no"})", "\"chosen\" and \"rejected\" are a text and a list");
   refused(R"({"chosen": 3, "rejected": "no"})", "\"chosen\" is a number, no text and no list");
   refused(R"({"chosen": [)" + answer("a") + R"(], "rejected": [)" + answer("b") + "]}", "\"chosen\" and \"rejected\" begin with");

@@ -56,12 +56,18 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> roles = 
     {"function_response", "tool"},
 }};
 
+bool holds_nothing(const Json& value) {
+  return value.is_null() || (value.is_string() && value.string().empty()) || (value.is_array() && value.array().empty());
+}
+
 // Reads one row, and says of which form it should be.
 class RowReader {
  public:
   RowReader(const Json& object, RowForm form, std::string_view between) : object_(object), form_(form), between_(between) {}
 
   ChatRow read() const {
+    refuse_verdict(object_);
+    refuse_other_media();
     ChatRow row;
     Json::Array& messages = row.conversation.messages;
     std::vector<bool>& untaught = row.conversation.untaught;
@@ -75,15 +81,13 @@ class RowReader {
         add_list(messages, untaught, "conversations");
         break;
       case RowForm::alpaca:
-        if (const Json* history = object_.find("history");
-            history != nullptr && !(history->is_array() && history->array().empty()))
+        if (const Json* history = object_.find("history"); history != nullptr && !holds_nothing(*history))
           refuse("\"history\" is not read: write its turns as messages");
         add_text(messages, "user", "instruction", "input");
         row.prompt = messages.size();
         add_text(messages, "assistant", "output", "");
         break;
       default:
-        refuse_label(object_);
         add_list(messages, untaught, "prompt");
         row.prompt = messages.size();
         add_list(messages, untaught, "completion");
@@ -95,7 +99,17 @@ class RowReader {
 
  private:
   [[noreturn]] void refuse(std::string message) const {
-    throw UserError(std::move(message), fmt::format("a line is {}", row_of(form_).example));
+    throw UserError(std::move(message), fmt::format("a row is {}", row_of(form_).example));
+  }
+
+  // What answers speak of, and a model that reads text does not see.
+  void refuse_other_media() const {
+    for (const char* key : {"image", "images", "video", "videos", "audio", "audios"}) {
+      const Json* media = object_.find(key);
+      if (media == nullptr || holds_nothing(*media)) continue;
+      throw UserError(fmt::format("its \"{}\" would not be read: text alone is", key),
+                      "leave such rows out; or the member, where the text says all");
+    }
   }
 
   const std::string& text(const Json* value, std::string_view what) const {
@@ -134,24 +148,31 @@ class RowReader {
     for (std::size_t i = 0; i < list.array().size(); ++i) {
       const std::string what = fmt::format("\"{}\", message {}", key, i + 1);
       messages.push_back(message(list.array()[i], what));
-      if (is_taught(list.array()[i], what)) continue;
+      if (is_taught(list.array()[i], messages.back(), what)) continue;
       untaught.resize(messages.size());
       untaught.back() = true;
     }
   }
 
-  // As OpenAI's files ("weight", 0 or 1) and axolotl's ("train", "train_detail") say it.
-  bool is_taught(const Json& given, const std::string& what) const {
-    const Json *weight = given.find("weight"), *train = given.find("train");
-    if (weight != nullptr && !weight->is_null() && (!weight->is_number() || (weight->number() != 0 && weight->number() != 1)))
-      refuse(fmt::format("{}: \"weight\" is {}, neither 0 nor 1", what, weight->dump()));
+  // As OpenAI's files ("weight", 0 or 1), LLaMA-Factory's ("loss_weight") and axolotl's ("train", "train_detail") say it.
+  bool is_taught(const Json& given, const Json& message, const std::string& what) const {
+    bool off = false;
+    for (const char* key : {"weight", "loss_weight"}) {
+      const Json* weight = given.find(key);
+      if (weight == nullptr || weight->is_null()) continue;
+      if (!weight->is_number() || (weight->number() != 0 && weight->number() != 1))
+        refuse(fmt::format("{}: \"{}\" is {}, neither 0 nor 1", what, key, weight->dump()));
+      off = off || weight->number() == 0;
+    }
+    const Json* train = given.find("train");
     if (train != nullptr && !train->is_null() && !train->is_bool())
       refuse(fmt::format("{}: \"train\" is {}, neither true nor false", what, train->dump()));
     if (const Json* parts = given.find("train_detail"); parts != nullptr && !parts->is_null())
       refuse(what + ": \"train_detail\" teaches parts of a message, which is not done");
-    const bool off = (weight != nullptr && weight->is_number() && weight->number() == 0) ||
-                     (train != nullptr && train->is_bool() && !train->boolean());
-    return !off;
+    if (train != nullptr && train->is_bool() && train->boolean() && !is_assistant(message))
+      refuse(fmt::format("{}: \"train\" is true, and its role is \"{}\": turns of the assistant alone are taught", what,
+                         visible(message.at("role").string())));
+    return !off && (train == nullptr || !train->is_bool() || train->boolean());
   }
 
   Json message(const Json& given, const std::string& what) const {
@@ -169,7 +190,13 @@ class RowReader {
     const auto known = std::ranges::find(roles, name, &decltype(roles)::value_type::first);
     if (known == roles.end()) refuse(fmt::format("{}: \"from\" is \"{}\", which is no role that is known", what, visible(name)));
     const std::string& value = text(given.find("value"), what + ": \"value\"");
-    if (name != calls_role) return Json::Object{{"role", known->second}, {"content", value}};
+    if (name != calls_role) {
+      Json made = Json::Object{{"role", known->second}, {"content", value}};
+      for (const auto& [key, more] : given.object()) {
+        if (key != "from" && key != "value") made.set(key, more);
+      }
+      return made;
+    }
     const Json call = object_in(value);
     if (call.is_null() || call.find("name") == nullptr || call.find("arguments") == nullptr)
       refuse(fmt::format(R"({}: "value" is no call: {{"name": ..., "arguments": ...}})", what));
@@ -212,7 +239,8 @@ class RowReader {
       if (kind == nullptr || !kind->is_string() || kind->string() != "text")
         refuse(fmt::format("{}: \"content\" has a part that is no text", what));
       if (&part != &found->array().front()) joined += between_;
-      joined += text(part.find("text"), what + ": \"text\"");
+      const Json* value = part.find("value");  // LLaMA-Factory's name
+      joined += text(value != nullptr ? value : part.find("text"), what + ": \"text\"");
     }
     return joined;
   }
@@ -245,6 +273,15 @@ std::string_view system_member(const Json& object) {
   return "";
 }
 
+bool reads(RowForm form, std::string_view key) {
+  const auto any = [&](std::initializer_list<std::string_view> keys) { return std::ranges::find(keys, key) != keys.end(); };
+  if (key == row_of(form).first || key == row_of(form).second || any({"system", "system_prompt"})) return true;
+  if (form == RowForm::plain) return any({"text", "prompt", "completion"});
+  if (key == "prompt") return form == RowForm::preferences;
+  if (any({"input", "history"})) return form == RowForm::alpaca;
+  return any({"tools", "documents", "chat_template_kwargs"});
+}
+
 std::string_view name_of(RowForm form) { return row_of(form).name; }
 
 RowForm form_of(const Json& object) {
@@ -259,7 +296,7 @@ RowForm form_of(const Json& object) {
 
 AnswerPair answer_pair(const Json& object) {
   const auto refuse = [](std::string message) {
-    throw UserError(std::move(message), fmt::format("a line is {}", row_of(RowForm::preferences).example));
+    throw UserError(std::move(message), fmt::format("a row is {}", row_of(RowForm::preferences).example));
   };
   const Json &chosen = object.at("chosen"), &rejected = object.at("rejected"), *prompt = object.find("prompt");
   const auto with = [&](const Json& given, const Json& answer) {

@@ -43,6 +43,9 @@ struct AnswerPair {
 };
 AnswerPair answer_pair(const Json& object);
 
+/// Whether a row's member of that name is read.
+bool reads(RowForm form, std::string_view key);
+
 /// The member that a row has its system's message in, beside what it says: "system" or "system_prompt"; empty: none.
 std::string_view system_member(const Json& object);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -102,11 +103,17 @@ std::int64_t count_tokens(const Tokenizer* tokenizer, std::string_view text, boo
   return std::ssize(ids_of(*tokenizer, text, unknown, goes_on));
 }
 
+void ChatCounts::note_unread(std::string_view name) {
+  constexpr std::size_t most = 12;
+  if (unread.size() < most) unread.emplace(name);
+}
+
 ChatCounts& ChatCounts::operator+=(const ChatCounts& more) {
   dropped += more.dropped;
   cut += more.cut;
   silent += more.silent;
   thinking += more.thinking;
+  for (const std::string& name : more.unread) note_unread(name);
   return *this;
 }
 
@@ -130,6 +137,7 @@ std::optional<ChatText> ChatTeacher::teach(const Json& json, ChatCounts& counts)
   ChatRow row = chat_row(json, form_, between_);
   if (!fit(row, counts)) return std::nullopt;
   const Conversation& chat = row.conversation;
+  note_unread(chat, counts);
   ChatText made;
   if (rules_.train_on == TrainOn::all) {
     if (std::ranges::count(chat.untaught, true) > 0)
@@ -143,6 +151,21 @@ std::optional<ChatText> ChatTeacher::teach(const Json& json, ChatCounts& counts)
   if (demand_turns(template_, chat, made.text, rules_.now)) ++counts.thinking;
   if (made.taught.empty()) ++counts.silent;
   return made;
+}
+
+// What a template never names, it does not write.
+void ChatTeacher::note_unread(const Conversation& chat, ChatCounts& counts) const {
+  constexpr std::array<std::string_view, 9> known = {"role",       "content",           "weight",    "loss_weight", "train",
+                                                     "tool_calls", "reasoning_content", "reasoning", "thinking"};
+  for (const auto& [name, value] : chat.variables) {
+    if (!template_.mentions(name)) counts.note_unread(name);
+  }
+  for (const Json& message : chat.messages) {
+    for (const auto& [name, value] : message.object()) {
+      if (std::ranges::find(known, name) == known.end() && !value.is_null() && !template_.mentions(name))
+        counts.note_unread(fmt::format("messages' {}", name));
+    }
+  }
 }
 
 std::size_t ChatTeacher::first_taught(const ChatRow& row) const {

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -41,6 +42,8 @@ struct ChatCounts {
   std::int64_t dropped = 0, cut = 0;  ///< conversations that were too long
   std::int64_t silent = 0;            ///< conversations of which nothing is taught
   std::int64_t thinking = 0;          ///< conversations whose earlier thinking is not in the text
+  std::set<std::string> unread = {};  ///< members of rows that are not read, not more than a few
+  void note_unread(std::string_view name);
   ChatCounts& operator+=(const ChatCounts& more);
 };
 
@@ -69,6 +72,7 @@ class ChatTeacher {
   std::string write(const Conversation& chat) const;
   std::size_t first_taught(const ChatRow& row) const;
   bool fit(ChatRow& row, ChatCounts& counts) const;
+  void note_unread(const Conversation& chat, ChatCounts& counts) const;
 
   ChatRules rules_;
   RowForm form_;

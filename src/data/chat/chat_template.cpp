@@ -22,8 +22,8 @@ struct Named {
 constexpr std::array<Named, 3> known = {{
     {"chatml",
      "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}{% if message['role'] == 'assistant' %}"
-     "{% generation %}{{ message['content'] + '<|im_end|>\\n' }}{% endgeneration %}{% else %}"
-     "{{ message['content'] + '<|im_end|>\\n' }}{% endif %}{% endfor %}"
+     "{% generation %}{{ (message['content'] or '') + '<|im_end|>\\n' }}{% endgeneration %}{% else %}"
+     "{{ (message['content'] or '') + '<|im_end|>\\n' }}{% endif %}{% endfor %}"
      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"},
     {"llama3",
      "{{ bos_token }}{% for message in messages %}{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}"
@@ -32,8 +32,8 @@ constexpr std::array<Named, 3> known = {{
      "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"},
     {"zephyr",
      "{% for message in messages %}{{ '<|' + message['role'] + '|>\\n' }}{% if message['role'] == 'assistant' %}"
-     "{% generation %}{{ message['content'] + eos_token + '\\n' }}{% endgeneration %}{% else %}"
-     "{{ message['content'] + eos_token + '\\n' }}{% endif %}{% endfor %}"
+     "{% generation %}{{ (message['content'] or '') + eos_token + '\\n' }}{% endgeneration %}{% else %}"
+     "{{ (message['content'] or '') + eos_token + '\\n' }}{% endif %}{% endfor %}"
      "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"},
 }};
 

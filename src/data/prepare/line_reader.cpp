@@ -1,6 +1,7 @@
 #include "data/prepare/line_reader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text/visible.h"
 #include "base/units.h"
 
 namespace lockstep::data {
@@ -91,7 +93,9 @@ LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& cho
   if (first) form_ = form_of(*first);
   ChatRules rules = options.chats;
   if (pairs()) refuse_options_of_pairs(options);
-  if (form_ == RowForm::plain) refuse_options_of_chats(options, true);
+  // A row that has no form is refused later, with its place.
+  const auto has = [&](const char* key) { return first && first->find(key) != nullptr; };
+  if (form_ == RowForm::plain && (has("text") || has("prompt"))) refuse_options_of_chats(options, true);
   const bool texts = pairs() ? !first->at("chosen").is_array() : form_ == RowForm::plain;
   const bool counts = rules.length != 0 && (!texts || rules.too_long == TooLong::drop);
   if (counts && choice.kind == TokenizerChoice::Kind::trained) {
@@ -109,8 +113,11 @@ void LineReader::make(const Json& object, ChatCounts& counts, std::vector<Docume
   if (const RowForm form = form_of(object); form != form_) {
     // A plain line that is none of the plain forms is told what it lacks.
     if (form == RowForm::plain) plain_document(object);
-    throw UserError(fmt::format("this is of the form {}, and the first line of {}", name_of(form), name_of(form_)),
-                    "prepare each form by itself, or write all lines in one");
+    throw UserError(fmt::format("this is of the form {}, and the first row of {}", name_of(form), name_of(form_)),
+                    "prepare each form by itself, or write all rows in one");
+  }
+  for (const auto& [key, value] : object.object()) {
+    if (!value.is_null() && !reads(form_, key)) counts.note_unread(key);
   }
   if (pairs()) return make_pair(object, counts, documents);
   add(documents, document(object, counts));
@@ -143,9 +150,9 @@ bool LineReader::fits(const Document& text) const {
 void LineReader::make_pair(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const {
   const AnswerPair pair = answer_pair(object);
   if (pair.plain == teacher_.has_value())
-    throw UserError(fmt::format("its answers are {}, and those of the first line {}", pair.plain ? "texts" : "messages",
+    throw UserError(fmt::format("its answers are {}, and those of the first row {}", pair.plain ? "texts" : "messages",
                                 pair.plain ? "messages" : "texts"),
-                    "prepare each form by itself, or write all lines in one");
+                    "prepare each form by itself, or write all rows in one");
   ChatCounts of_pair;
   std::vector<Document> made;
   for (const auto& [name, answer] : {std::pair("chosen", &pair.chosen), {"rejected", &pair.rejected}}) {
@@ -182,6 +189,8 @@ std::string LineReader::told(const ChatCounts& counts) const {
   for (const auto& [count, what] : lines) {
     if (count > 0) text += fmt::format("{} {}: {}\n", teacher_ ? "conversations" : "documents", what, format_count(count));
   }
+  if (!counts.unread.empty())
+    text += fmt::format("members that are not read: {}\n", visible(fmt::format("{}", fmt::join(counts.unread, ", "))));
   return text;
 }
 

@@ -10,11 +10,11 @@
 namespace lockstep::data {
 namespace {
 
-constexpr const char* line_forms =
-    R"(a line is {"text": "..."}, {"prompt": "...", "completion": "..."} or a conversation: messages, ShareGPT or Alpaca)";
+constexpr const char* row_forms =
+    R"(a row is {"text": "..."}, {"prompt": "...", "completion": "..."} or a conversation: messages, ShareGPT or Alpaca)";
 
 const std::string& text_of(const Json& value, std::string_view key) {
-  if (!value.is_string()) throw UserError(fmt::format("\"{}\" is {}, not a string", key, kind_of(value)), line_forms);
+  if (!value.is_string()) throw UserError(fmt::format("\"{}\" is {}, not a string", key, kind_of(value)), row_forms);
   return value.string();
 }
 
@@ -25,7 +25,7 @@ Json json_of(std::string_view line) {
     std::string message = error.problems().front().message;
     message.erase(0, std::string_view("line: ").size());
     if (const std::size_t place = message.find("(line 1, "); place != std::string::npos) message.erase(place + 1, 8);
-    throw UserError(std::move(message), "mend the line: JSON in UTF-8, without line breaks inside a document");
+    throw UserError(std::move(message), "mend it: JSON in UTF-8, without line breaks inside a string");
   }
 }
 
@@ -34,27 +34,33 @@ Json json_of(std::string_view line) {
 std::optional<Json> parse_line(std::string_view line) {
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) return std::nullopt;
   Json json = json_of(line);
-  if (!json.is_object()) throw UserError(fmt::format("this is {}, not an object", kind_of(json)), line_forms);
+  if (!json.is_object()) throw UserError(fmt::format("this is {}, not an object", kind_of(json)), row_forms);
   return json;
 }
 
-// TRL's KTOTrainer takes such lines.
-void refuse_label(const Json& row) {
-  const Json* label = row.find("label");
-  if (label == nullptr || !label->is_bool()) return;
-  throw UserError("its \"label\" says whether the completion is wanted: every completion would be taught",
-                  "leave out lines whose label is false, and \"label\" of the others");
+// TRL's KTOTrainer takes rows with "label", LLaMA-Factory's with "kto_tag".
+void refuse_verdict(const Json& row) {
+  for (const char* key : {"label", "kto_tag"}) {
+    const Json* label = row.find(key);
+    if (label == nullptr || !label->is_bool()) continue;
+    throw UserError(fmt::format("its \"{}\" says whether the answer is wanted: every answer would be taught", key),
+                    fmt::format("leave out rows whose {0} is false, and \"{0}\" of the others", key));
+  }
+  const Json* weight = row.find("weight");
+  if (weight == nullptr || !weight->is_number() || weight->number() == 1) return;
+  throw UserError(fmt::format("its \"weight\" is {}, and every row counts the same", weight->dump()),
+                  "leave out rows that are not to be taught, and \"weight\" of the others");
 }
 
 Document plain_document(const Json& json) {
   const Json *text = json.find("text"), *prompt = json.find("prompt"), *completion = json.find("completion");
   const bool pair = prompt != nullptr || completion != nullptr;
-  if (text != nullptr && pair) throw UserError("it has a \"text\" and a prompt or completion: which is meant?", line_forms);
+  if (text != nullptr && pair) throw UserError("it has a \"text\" and a prompt or completion: which is meant?", row_forms);
   if (text != nullptr) return Document{.prompt = {}, .text = text_of(*text, "text")};
-  if (!pair) throw UserError("it has no \"text\", and no \"prompt\" with a \"completion\"", line_forms);
-  if (prompt == nullptr) throw UserError("it has a \"completion\" without a \"prompt\"", line_forms);
-  if (completion == nullptr) throw UserError("it has a \"prompt\" without a \"completion\"", line_forms);
-  refuse_label(json);
+  if (!pair) throw UserError("it has no \"text\", and no \"prompt\" with a \"completion\"", row_forms);
+  if (prompt == nullptr) throw UserError("it has a \"completion\" without a \"prompt\"", row_forms);
+  if (completion == nullptr) throw UserError("it has a \"prompt\" without a \"completion\"", row_forms);
+  refuse_verdict(json);
   if (const std::string_view system = system_member(json); !system.empty() && json.at(system).dump() != "\"\"")
     throw UserError(fmt::format("its \"{}\" would not be read: prompt and completion are texts as they are", system),
                     "write it into the prompt, or the row as messages; leave it out where it is not for the model");

@@ -44,8 +44,8 @@ struct DocumentLines {
 /// How many bad lines are told at once.
 constexpr std::size_t most_bad_lines = 10;
 
-/// Throws UserError for a row of a prompt and a completion that says whether the completion is wanted ("label").
-void refuse_label(const Json& row);
+/// Throws UserError for a row that says how it is to be taught: whether its answer is wanted ("label"), or how much it counts.
+void refuse_verdict(const Json& row);
 
 /// Adds a document, unless it is empty.
 void add(std::vector<Document>& documents, std::optional<Document> document);
