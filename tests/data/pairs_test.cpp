@@ -49,6 +49,19 @@ TEST(Pairs, APromptMayBeWhatBothBeginWith) {
   for (const char* split : {"train", "val"}) EXPECT_EQ(one.part(split).marked, other.part(split).marked);
 }
 
+// As LLaMA-Factory has them (data/dpo_en_demo.json).
+TEST(Pairs, AnAnswerMayBeOneMessageBehindAConversation) {
+  const auto row = [](const char* yes, const char* no) {
+    return std::string(R"({"conversations": [{"from": "human", "value": "Hi"}], "chosen": {"from": "gpt", "value": ")") + yes +
+           R"("}, "rejected": {"from": "gpt", "value": ")" + no + "\"}}\n";
+  };
+  Pairs one, other;
+  one.prepare(listed("yes", "no") + listed("A", "B"));
+  other.prepare(row("yes", "no") + row("A", "B"));
+  EXPECT_FALSE(contains(other.facts, "not read")) << other.facts;
+  for (const char* split : {"train", "val"}) EXPECT_EQ(one.part(split).marked, other.part(split).marked);
+}
+
 TEST(Pairs, TextsNeedNoTemplate) {
   Pairs pairs(10);
   pairs.options.chats.chat_template.clear();
@@ -80,8 +93,11 @@ TEST(Pairs, BadLinesAreToldWithTheirAnswer) {
   refused(R"({"prompt": [)" + kUser + R"(], "chosen": [)" + answer("a") + R"(], "rejected": [{"role": 3}]})",
           "with \"rejected\": \"completion\", message 1: \"role\"");
   refused(listed("yes", std::string(90, 'x')), "with \"rejected\": the conversation has ");
-  refused(R"({"prompt": [)" + kUser + R"(], "chosen": [)" + kUser + R"(], "rejected": [)" + answer("b") + "]}",
+  refused(R"({"prompt": [)" + answer("b") + R"(], "chosen": [)" + kUser + R"(], "rejected": [)" + answer("b") + "]}",
           "an answer of the pair teaches nothing");
+  refused(
+      R"({"prompt": [)" + kUser + R"(], "chosen": [)" + kUser + "," + answer("a") + R"(], "rejected": [)" + answer("b") + "]}",
+      "\"chosen\" begins with all messages of its prompt");
 }
 
 TEST(Pairs, OptionsThatPairsCannotHaveAreRefused) {

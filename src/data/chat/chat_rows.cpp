@@ -277,7 +277,7 @@ bool reads(RowForm form, std::string_view key) {
   const auto any = [&](std::initializer_list<std::string_view> keys) { return std::ranges::find(keys, key) != keys.end(); };
   if (key == row_of(form).first || key == row_of(form).second || any({"system", "system_prompt"})) return true;
   if (form == RowForm::plain) return any({"text", "prompt", "completion"});
-  if (key == "prompt") return form == RowForm::preferences;
+  if (any({"prompt", "conversations"})) return form == RowForm::preferences;
   if (any({"input", "history"})) return form == RowForm::alpaca;
   return any({"tools", "documents", "chat_template_kwargs"});
 }
@@ -298,7 +298,12 @@ AnswerPair answer_pair(const Json& object) {
   const auto refuse = [](std::string message) {
     throw UserError(std::move(message), fmt::format("a row is {}", row_of(RowForm::preferences).example));
   };
-  const Json &chosen = object.at("chosen"), &rejected = object.at("rejected"), *prompt = object.find("prompt");
+  // LLaMA-Factory has a message for each answer, behind "conversations".
+  const auto listed = [&](const char* key) {
+    return object.at(key).is_object() ? Json(Json::Array{object.at(key)}) : object.at(key);
+  };
+  const Json chosen = listed("chosen"), rejected = listed("rejected"), *prompt = object.find("prompt");
+  if (prompt == nullptr && chosen.is_array()) prompt = object.find("conversations");
   const auto with = [&](const Json& given, const Json& answer) {
     Json row = object;
     row.set("prompt", given);
@@ -315,10 +320,19 @@ AnswerPair answer_pair(const Json& object) {
     if (prompt == nullptr || !prompt->is_string()) refuse("\"prompt\" is no text, as \"chosen\" and \"rejected\" are");
     return {with(*prompt, chosen), with(*prompt, rejected), true};
   }
-  if (prompt != nullptr && prompt->is_array()) return {with(*prompt, chosen), with(*prompt, rejected)};
+  const auto same_start = [](const Json::Array& a, const Json::Array& b) {
+    std::size_t same = 0;
+    while (same < std::min(a.size(), b.size()) && a[same].dump() == b[same].dump()) ++same;
+    return same;
+  };
   const Json::Array &one = chosen.array(), &other = rejected.array();
-  std::size_t same = 0;
-  while (same < std::min(one.size(), other.size()) && one[same].dump() == other[same].dump()) ++same;
+  if (prompt != nullptr && prompt->is_array()) {
+    const Json::Array& before = prompt->array();
+    if (!before.empty() && same_start(before, one) == before.size())
+      refuse("\"chosen\" begins with all messages of its prompt, which would be read twice");
+    return {with(*prompt, chosen), with(*prompt, rejected)};
+  }
+  const std::size_t same = same_start(one, other);
   if (same == 0) refuse("\"chosen\" and \"rejected\" begin with different messages, and there is no list \"prompt\"");
   if (same == std::min(one.size(), other.size())) refuse("one of \"chosen\" and \"rejected\" has no answer of its own");
   const auto cut = [&](const Json::Array& all) {

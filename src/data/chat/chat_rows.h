@@ -35,8 +35,8 @@ struct ChatRow {
 };
 
 /// A row of preferences as two rows of prompts with completions: the prompt with its chosen, and with its rejected answer. They
-/// are messages or texts. Where no list "prompt" stands beside messages, the prompt is what both begin with. Throws UserError,
-/// without a place.
+/// are messages or texts. Where no list "prompt" or "conversations" stands beside messages, the prompt is what both begin with.
+/// Throws UserError, without a place.
 struct AnswerPair {
   Json chosen, rejected;
   bool plain = false;  ///< the rows are of texts

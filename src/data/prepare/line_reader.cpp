@@ -96,7 +96,7 @@ LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& cho
   // A row that has no form is refused later, with its place.
   const auto has = [&](const char* key) { return first && first->find(key) != nullptr; };
   if (form_ == RowForm::plain && (has("text") || has("prompt"))) refuse_options_of_chats(options, true);
-  const bool texts = pairs() ? !first->at("chosen").is_array() : form_ == RowForm::plain;
+  const bool texts = pairs() ? first->at("chosen").is_string() : form_ == RowForm::plain;
   const bool counts = rules.length != 0 && (!texts || rules.too_long == TooLong::drop);
   if (counts && choice.kind == TokenizerChoice::Kind::trained) {
     throw UserError(fmt::format("--length {}: a tokenizer that is trained on the text cannot count before", rules.length),
