@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "io/http/server.h"
@@ -220,6 +222,56 @@ TEST_F(HttpServer, SilentConnectionsHoldNoThread) {
   EXPECT_TRUE(silent.ended());
   first.send(get);
   EXPECT_EQ(first.answer().status, 200);
+}
+
+TEST_F(HttpServer, RequestsOfWhichAPartHasComeHoldNoThread) {
+  serve({.connections = 1, .waiting = 20, .request_seconds = 300});
+  std::vector<HttpClient> slow;
+  for (int i = 0; i < 9; ++i) {
+    slow.push_back(client());
+    slow.back().send(i % 3 == 0 ? "G" : i % 3 == 1 ? "GET / HTTP/1.1\r\nA: " : "POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbo");
+  }
+  HttpClient good = client();
+  for (int i = 0; i < 3; ++i) {
+    good.send(get);
+    EXPECT_EQ(good.answer().status, 200);
+  }
+  slow[2].send("dy");
+  EXPECT_EQ(slow[2].answer().body, "POST / - body");
+}
+
+TEST_F(HttpServer, HalvesOfLargeRequestsDoNotFillTheMemory) {
+  serve({.connections = 100, .body_bytes = 1 << 20, .request_seconds = 300});
+  const std::string half = "POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + std::string(900000, 'x');
+  std::vector<HttpClient> slow;
+  for (int i = 0; i < 30; ++i) {
+    slow.push_back(client());
+    slow.back().send(half);
+  }
+  const auto open = [&] { return std::ranges::count_if(slow, [](HttpClient& one) { return !one.ended(0.01); }); };
+  EXPECT_TRUE(support::comes_true([&] { return open() <= 18; })) << open();
+  HttpClient good = client();
+  good.send("POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody");
+  EXPECT_EQ(good.answer().body, "POST / - body");
+}
+
+TEST_F(HttpServer, ReadsRequestsThatComeTogether) {
+  serve({.connections = 1});
+  HttpClient one = client();
+  one.send("POST /a HTTP/1.1\r\nContent-Length: 1\r\n\r\n1POST /b HTTP/1.1\r\nContent-Length: 2\r\n\r\n22GET /c HTTP");
+  EXPECT_EQ(one.answer().body, "POST /a - 1");
+  EXPECT_EQ(one.answer().body, "POST /b - 22");
+  one.send("/1.1\r\n\r\n");
+  EXPECT_EQ(one.answer().body, "GET /c - ");
+}
+
+TEST_F(HttpServer, TellsAClientThatWaitsToGoOn) {
+  serve({});
+  HttpClient one = client();
+  one.send("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+  EXPECT_EQ(one.text_to("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  one.send("body");
+  EXPECT_TRUE(one.text_to("\r\n").starts_with("HTTP/1.1 200 "));
 }
 
 TEST_F(HttpServer, ASilentConnectionIsClosedInTime) {

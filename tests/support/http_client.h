@@ -73,10 +73,10 @@ class HttpClient {
     until_ = now_seconds() + seconds;
     return up_to(end);
   }
-  /// Whether the server has closed the connection without saying anything more.
-  bool ended() {
-    until_ = now_seconds() + 60;
-    return came_.empty() && !more() && came_.empty();
+  /// Whether the server closes the connection within `seconds` without saying anything more.
+  bool ended(double seconds = 60) {
+    until_ = now_seconds() + seconds;
+    return came_.empty() && !more() && came_.empty() && !timed_out_;
   }
 
  private:
@@ -91,7 +91,8 @@ class HttpClient {
   bool more() {
     pollfd file{socket_, POLLIN, 0};
     char piece[4096];
-    if (poll(&file, 1, static_cast<int>(1e3 * std::max(0.0, until_ - now_seconds()))) <= 0) return false;
+    timed_out_ = poll(&file, 1, static_cast<int>(1e3 * std::max(0.0, until_ - now_seconds()))) <= 0;
+    if (timed_out_) return false;
     const ssize_t count = recv(socket_, piece, sizeof piece, 0);
     if (count > 0) came_.append(piece, static_cast<std::size_t>(count));
     return count > 0;
@@ -112,6 +113,7 @@ class HttpClient {
   int socket_;
   std::string came_;
   double until_ = 0;
+  bool timed_out_ = false;
 };
 
 }  // namespace lockstep::support

@@ -15,7 +15,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <mutex>
+#include <numeric>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -23,6 +26,7 @@
 #include "base/error.h"
 #include "base/timer.h"
 #include "io/http/connection.h"
+#include "io/http/request_end.h"
 #include "io/plugin.h"
 
 namespace lockstep::io::http {
@@ -85,17 +89,34 @@ void close_gently(int file, int cut) {
   }
 }
 
+/// A connection between two answers, and what has come of its next request.
+struct Kept {
+  Socket connection;
+  double until;  ///< it is no longer waited for
+  RequestEnd end;
+  std::string came = {};
+};
+
 /// A connection, and the time that each of its parts may take.
 class TimedConnection final : public Connection {
  public:
   /// `cut`: when it can be read, nothing is waited for any more; -1: never.
-  TimedConnection(int file, int cut, const ServerLimits& limits) : file_(file), cut_(cut), limits_(limits) {}
+  TimedConnection(Kept& kept, int cut, const ServerLimits& limits)
+      : kept_(kept), file_(*kept.connection), cut_(cut), limits_(limits) {}
+  /// What has come is that of the next request.
+  ~TimedConnection() override { kept_.came.erase(0, read_); }
+  TimedConnection(const TimedConnection&) = delete;
+  TimedConnection& operator=(const TimedConnection&) = delete;
 
-  /// A request begins to come.
-  void begin() { until_ = now_seconds() + limits_.request_seconds; }
-  bool readable() const override { return wait(POLLIN, until_ - now_seconds()); }
+  bool readable() const override { return read_ < kept_.came.size() || wait(POLLIN, kept_.until - now_seconds()); }
   bool writable() const override { return !failed_ && wait(POLLOUT, limits_.write_seconds); }
-  std::ptrdiff_t read(char* to, std::size_t size) override { return readable() ? recv(file_, to, size, 0) : -1; }
+  std::ptrdiff_t read(char* to, std::size_t size) override {
+    if (const std::size_t count = kept_.came.copy(to, size, read_); count > 0) {
+      read_ += count;
+      return static_cast<std::ptrdiff_t>(count);
+    }
+    return readable() ? recv(file_, to, size, 0) : -1;
+  }
   std::ptrdiff_t write(const char* from, std::size_t size) override {
     for (std::size_t done = 0; done < size;) {
       const std::ptrdiff_t count = writable() ? send(file_, from + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
@@ -125,9 +146,10 @@ class TimedConnection final : public Connection {
     } while (found < 0 && errno == EINTR);
     return found > 0 && files[1].revents == 0 && (files[0].revents & POLLERR) == 0;
   }
+  Kept& kept_;
+  std::size_t read_ = 0;  ///< of what has come
   int file_, cut_;
   const ServerLimits& limits_;
-  double until_ = 0;
   bool failed_ = false, asked_ = false;
 };
 
@@ -136,80 +158,110 @@ bool can_be_read(int file) {
   return poll(&one, 1, 0) > 0;
 }
 
-/// Connections without a thread: silent ones, and those of which a request has come.
+/// Connections without a thread: those whose next request is still to come, whole or in part, and those of which one has come.
 class Queue {
  public:
-  Queue() : changed_(socket_of(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {}
-  /// Keeps one until a request comes, or for so many seconds; of more than `most` the oldest is closed. False: no more are taken.
-  bool keep(Socket& connection, double seconds, std::int64_t most) {
+  explicit Queue(const ServerLimits& limits) : limits_(limits), changed_(socket_of(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {}
+  RequestEnd request_end() const { return RequestEnd(limits_.body_bytes); }
+  /// Keeps one until a request has come. The oldest is closed where there are too many. False: no more are taken.
+  bool keep(Kept& kept) {
     const std::lock_guard lock(mutex_);
     if (ended_) return false;
-    if (std::ssize(silent_) >= most) silent_.erase(silent_.begin());
-    silent_.push_back({std::move(connection), now_seconds() + seconds});
-    wake(*changed_);
+    if (std::ssize(coming_) >= limits_.connections + limits_.waiting) coming_.erase(coming_.begin());
+    kept.end = request_end();
+    kept.until = now_seconds() + (kept.came.empty() ? limits_.idle_seconds : limits_.request_seconds);
+    const bool whole = !kept.came.empty() && kept.end.reached(kept.came);  // it came behind the one before
+    (whole ? waiting_ : coming_).push_back(std::move(kept));
+    whole ? came_.notify_one() : wake(*changed_);
     return true;
   }
-  /// Waits until one of `files` or a silent connection can be read. What has a request is handed to a thread. Returns those that
-  /// have one while more than `most` wait.
-  std::vector<Socket> wait(std::span<pollfd> files, std::int64_t most) {
+  /// Waits until one of `files` or a connection can be read. What has a request is handed to a thread. Returns those that have
+  /// one while too many wait.
+  std::vector<Kept> wait(std::span<pollfd> files) {
     std::vector<pollfd> all(files.begin(), files.end());
     all.push_back({*changed_, POLLIN, 0});
     const std::size_t before = all.size();
     double until = now_seconds() + 60;
     {
       const std::lock_guard lock(mutex_);
-      for (const Silent& one : silent_) all.push_back({*one.connection, POLLIN, 0});
-      if (!silent_.empty()) until = silent_.front().until;
+      for (const Kept& one : coming_) {
+        all.push_back({*one.connection, POLLIN, 0});
+        until = std::min(until, one.until);
+      }
     }
     poll(all.data(), all.size(), static_cast<int>(1e3 * std::max(0.0, until - now_seconds())) + 1);
     std::copy_n(all.begin(), files.size(), files.begin());
     std::uint64_t changes = 0;
     static_cast<void>(::read(*changed_, &changes, sizeof changes));
-    std::vector<Socket> refused;
+    std::vector<Kept> refused;
     const std::lock_guard lock(mutex_);
     const double now = now_seconds();
     std::size_t at = before;
-    std::erase_if(silent_, [&](Silent& one) {
+    std::erase_if(coming_, [&](Kept& one) {
       while (at < all.size() && all[at].fd != *one.connection) ++at;  // those in between were closed
-      if (at == all.size() || all[at].revents == 0) return one.until <= now;
-      const bool full = std::ssize(waiting_) >= most + idle_;
-      (full ? refused : waiting_).push_back(std::move(one.connection));
+      const bool readable = at < all.size() && all[at].revents != 0, whole = readable && take(one, now);
+      if (!whole && one.until > now) return false;
+      if (one.came.empty()) return true;
+      one.until = now;
+      const bool full = std::ssize(waiting_) >= limits_.waiting + idle_ || bytes_of(waiting_) > most_bytes();
+      (full ? refused : waiting_).push_back(std::move(one));
       came_.notify_one();
       return true;
     });
+    while (bytes_of(coming_) > most_bytes()) coming_.erase(std::ranges::max_element(coming_, {}, size_of));
     return refused;
   }
-  /// Null: there will be no more.
-  Socket next() {
+  /// Nothing: there will be no more.
+  std::optional<Kept> next() {
     std::unique_lock lock(mutex_);
     ++idle_;
     came_.wait(lock, [&] { return !waiting_.empty() || ended_; });
     --idle_;
-    if (waiting_.empty()) return nullptr;
-    Socket connection = std::move(waiting_.front());
+    if (waiting_.empty()) return {};
+    Kept kept = std::move(waiting_.front());
     waiting_.erase(waiting_.begin());
-    return connection;
+    return kept;
   }
-  /// What has come is still answered.
+  /// What has come is still answered, and what is on its way.
   void end() {
+    constexpr double patience = 1;
     const std::lock_guard lock(mutex_);
-    for (Silent& one : silent_) {
-      if (can_be_read(*one.connection)) waiting_.push_back(std::move(one.connection));
+    for (Kept& one : coming_) {
+      if (one.came.empty() && !can_be_read(*one.connection)) continue;
+      one.until = std::min(one.until, now_seconds() + patience);
+      waiting_.push_back(std::move(one));
     }
-    silent_.clear();
+    coming_.clear();
     ended_ = true;
     came_.notify_all();
   }
 
  private:
-  struct Silent {
-    Socket connection;
-    double until;
-  };
+  static std::size_t size_of(const Kept& one) { return one.came.size(); }
+  static std::uint64_t bytes_of(const std::vector<Kept>& list) {
+    return std::transform_reduce(list.begin(), list.end(), std::uint64_t{0}, std::plus(), size_of);
+  }
+  /// Of requests that wait or are on their way.
+  std::uint64_t most_bytes() const { return 16 * limits_.body_bytes; }
+  /// Takes what can be read. Whether there is nothing more to wait for.
+  bool take(Kept& one, double now) const {
+    char piece[1 << 16];
+    const std::ptrdiff_t count = recv(*one.connection, piece, sizeof piece, MSG_DONTWAIT);
+    if (count <= 0) {
+      const bool later = count < 0 && (errno == EAGAIN || errno == EINTR);
+      if (!later) one.until = now;
+      return false;
+    }
+    if (one.came.empty()) one.until = now + limits_.request_seconds;
+    one.came.append(piece, static_cast<std::size_t>(count));
+    const bool whole = one.end.reached(one.came);
+    if (!whole && one.end.expects()) write_all(*one.connection, "HTTP/1.1 100 Continue\r\n\r\n");
+    return whole;
+  }
+  const ServerLimits& limits_;
   std::mutex mutex_;
   std::condition_variable came_;
-  std::vector<Socket> waiting_;
-  std::vector<Silent> silent_;  ///< in the order of their times
+  std::vector<Kept> waiting_, coming_;  ///< the latter from the oldest on
   Socket changed_;
   std::int64_t idle_ = 0;  ///< threads
   bool ended_ = false;
@@ -232,7 +284,7 @@ class OpenServer final : public Server {
     for (std::int64_t i = 0; i < limits_.connections; ++i) threads.emplace_back([this] { work(); });
     for (;;) {
       pollfd files[] = {{*listening_, POLLIN, 0}, {*ending_, POLLIN, 0}};
-      for (const Socket& connection : queue_.wait(files, limits_.waiting)) refuse(*connection);
+      for (const Kept& one : queue_.wait(files)) refuse(*one.connection);
       if (files[1].revents != 0) break;
       if (files[0].revents != 0) accept_one();
     }
@@ -249,9 +301,9 @@ class OpenServer final : public Server {
     }
     const int yes = 1;
     setsockopt(*connection, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    keep(connection);
+    Kept kept{.connection = std::move(connection), .until = 0, .end = queue_.request_end()};
+    queue_.keep(kept);
   }
-  bool keep(Socket& connection) { return queue_.keep(connection, limits_.idle_seconds, limits_.connections + limits_.waiting); }
   void refuse(int connection) const {
     write_all(connection, fmt::format("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: {}\r\nContent-Length: "
                                       "{}\r\nConnection: close\r\n\r\n{}",
@@ -259,28 +311,30 @@ class OpenServer final : public Server {
     shutdown(connection, SHUT_WR);
   }
   void work() {
-    while (Socket connection = queue_.next()) {
-      const int cut = limits_.drains ? -1 : *ending_;
-      TimedConnection timed(*connection, cut, limits_);
-      const auto handle = [&](ServedRequest request) {
-        request.gone = [&] { return timed.gone(); };
-        return handler_(request);
-      };
+    while (std::optional<Kept> kept = queue_.next()) {
       do {
-        timed.begin();
-        if (!speaker_.answer(timed, limits_.body_bytes, handle)) {
-          close_gently(*connection, cut);
-          break;
-        }
-      } while (!keep(connection) && can_be_read(*connection));
+        if (!answer(*kept)) break;
+      } while (!queue_.keep(*kept) && (!kept->came.empty() || can_be_read(*kept->connection)));
     }
+  }
+  /// False: the connection is to be closed.
+  bool answer(Kept& kept) {
+    const int cut = limits_.drains ? -1 : *ending_;
+    TimedConnection timed(kept, cut, limits_);
+    const auto handle = [&](ServedRequest request) {
+      request.gone = [&] { return timed.gone(); };
+      return handler_(request);
+    };
+    if (speaker_.answer(timed, limits_.body_bytes, handle)) return true;
+    close_gently(*kept.connection, cut);
+    return false;
   }
   ServerLimits limits_;
   Handler handler_;
   Speaker& speaker_;
   Socket listening_, ending_;
   int port_;
-  Queue queue_;
+  Queue queue_{limits_};
 };
 
 }  // namespace

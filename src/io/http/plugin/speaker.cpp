@@ -8,6 +8,7 @@
 
 #include "base/text/lower.h"
 #include "io/http/connection.h"
+#include "io/http/request_end.h"
 
 namespace lockstep::io::http {
 namespace {
@@ -62,14 +63,13 @@ class OneRequest final : public httplib::Server {
   }
 
  private:
-  static constexpr std::uint64_t most_head = 128 << 10;
-
   /// There is one route: the library matches paths by regular expressions, which take a stack as deep as a path is long. A body
   /// stays as it is, for a packed one may be of any size.
   void route(httplib::Request& asked) {
     path_ = std::exchange(asked.path, "/");
     coding_ = asked.get_header_value("Content-Encoding");
     asked.headers.erase("Content-Encoding");
+    asked.headers.erase("Expect");        // it was told to go on when its head had come
     asked.headers.erase("Content-Type");  // the library takes a form apart, of 8 KiB at most
     asked.ranges.clear();                 // an answer is given whole
     refused_ = !ends_plainly(asked);
