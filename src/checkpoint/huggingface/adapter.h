@@ -36,7 +36,7 @@ class AdapterFolder final : public WeightSource {
   AdapterFolder(const io::Path& path, const arch::ModelConfig& model);
   /// The adapters that the model has with these files.
   const arch::Adapter& adapter() const { return adapter_; }
-  /// What of its configuration training does not do.
+  /// The options of adapter_config.json that training does not follow.
   const std::vector<std::string>& warnings() const { return warnings_; }
   /// Whether the files have this tensor of ours.
   bool has(std::string_view name) const { return tensors_.contains(name); }

@@ -241,9 +241,9 @@ class Queue {
   static std::uint64_t bytes_of(const std::vector<Kept>& list) {
     return std::transform_reduce(list.begin(), list.end(), std::uint64_t{0}, std::plus(), size_of);
   }
-  /// Of requests that wait or are on their way.
+  /// The most bytes that requests which wait or are on their way may have together.
   std::uint64_t most_bytes() const { return 16 * limits_.body_bytes; }
-  /// Takes what can be read. Whether there is nothing more to wait for.
+  /// Takes what can be read. Returns whether there is nothing more to wait for.
   bool take(Kept& one, double now) const {
     char piece[1 << 16];
     const std::ptrdiff_t count = recv(*one.connection, piece, sizeof piece, MSG_DONTWAIT);
