@@ -73,7 +73,7 @@ TEST(KeyRanges, ATiedMatrixGoesLastAndItsRowsHaveNoPadding) {
   EXPECT_GT(ranges.unit(UnitIndex{1}).elements, 5000);
   const KeyRanges untied(units(), {{4}, {1}, {3}, {2}, {0}}, UnitIndex{-1}, 3, 2);
   EXPECT_EQ(untied.order().back(), UnitIndex{0});
-  EXPECT_EQ(untied.rows(0).count, 0);
+  EXPECT_EQ(untied.tied(0).count, 0);
 }
 
 TEST(KeyRanges, ThereIsAWorkerAndAServer) {
