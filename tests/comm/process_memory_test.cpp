@@ -112,6 +112,25 @@ TEST(MpiJob, IsFoundInTheEnvironment) {
   EXPECT_TRUE(job_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}));
 }
 
+TEST(MpiJob, ProcessesOfTorchrunDoNotTrainEachAlone) {
+  std::map<std::string, std::string> process{{"RANK", "1"}, {"WORLD_SIZE", "2"}};
+  EXPECT_FALSE(job_of(process)) << "others set these two";
+  process["TORCHELASTIC_RUN_ID"] = "none";
+  const auto job = job_of(process);
+  ASSERT_TRUE(job);
+  EXPECT_FALSE(job->connected);
+  try {
+    comm::run_mpi(*job, {}, [](comm::Communicator&, const comm::HostPlace&) { FAIL() << "ran"; });
+    FAIL() << "started";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.problems().front().message, "torchrun started 2 processes without telling them how to find each other");
+    EXPECT_NE(error.problems().front().remedy.find("lockstep launch -n N"), std::string::npos);
+  }
+  process["WORLD_SIZE"] = "1";
+  process["RANK"] = "0";
+  EXPECT_FALSE(job_of(process));
+}
+
 TEST(MpiJob, TellsWhoseMpiItIs) {
   std::map<std::string, std::string> step{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"PMI_RANK", "1"}};
   EXPECT_EQ(job_of(step)->mpi, "mpich");

@@ -19,13 +19,16 @@ std::optional<int> number(const char* text) {
 
 struct Source {
   const char *rank, *ranks, *launcher;
-  bool connected;  // always
+  bool connected;              // always
+  const char* mark = nullptr;  // another variable that the launcher sets
 };
 
-// Open MPI's mpiexec; srun, whose steps alone know their number of tasks; other starters that speak PMI.
-constexpr std::array<Source, 3> sources{{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpiexec", true},
+// Open MPI's mpiexec; srun, whose steps alone know their number of tasks; other starters that speak PMI; PyTorch's torchrun,
+// whose processes would each train alone (torch/distributed/elastic/agent/server/local_elastic_agent.py).
+constexpr std::array<Source, 4> sources{{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpiexec", true},
                                          {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun", false},
-                                         {"PMI_RANK", "PMI_SIZE", "mpiexec", true}}};
+                                         {"PMI_RANK", "PMI_SIZE", "mpiexec", true},
+                                         {"RANK", "WORLD_SIZE", "torchrun", false, "TORCHELASTIC_RUN_ID"}}};
 
 // PMI is MPICH's; PMIx, Open MPI's.
 std::string mpi_of(const std::function<const char*(const char*)>& variable) {
@@ -40,6 +43,7 @@ std::optional<MpiJob> find_mpi_job(const std::function<const char*(const char*)>
   for (const Source& source : sources) {
     const std::optional<int> rank = number(variable(source.rank)), ranks = number(variable(source.ranks));
     if (!rank || !ranks || *rank >= *ranks) continue;
+    if (source.mark != nullptr && variable(source.mark) == nullptr) continue;
     if (*ranks == 1) return std::nullopt;
     const bool connected = source.connected || variable("PMIX_RANK") != nullptr || variable("PMI_RANK") != nullptr;
     return MpiJob{*rank, *ranks, source.launcher, connected, mpi_of(variable)};

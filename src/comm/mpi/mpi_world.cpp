@@ -332,7 +332,7 @@ constexpr const char* pmix = "srun --mpi=pmix, or SLURM_MPI_TYPE=pmix in its env
 void check_connected(const MpiJob& job) {
   if (job.connected) return;
   throw UserError(fmt::format("{} started {} processes without telling them how to find each other", job.launcher, job.ranks),
-                  pmix);
+                  job.launcher == "srun" ? pmix : "lockstep launch -n N train ..., or mpirun, starts ranks that find each other");
 }
 
 void check_size(const MpiLibrary& mpi, const MpiJob& job) {
