@@ -204,8 +204,8 @@ TEST(Resolve, ADecayOfNoIterationIsSaid) {
 
 TEST(Resolve, AllProblemsAtOnce) {
   EXPECT_EQ(
-      problems({"train.max_iter=5", "model.n_layer=many", "model.n_head=5", "optimizer.beta1=1", "optimizer.beta2=nan",
-                "optimizer.eps=1e300", "model=gpt3", "nonsense"}),
+      problems({"train.max_iter=5", "model.n_layer=many", "model.n_head=5", "optimizer.beta1=1", "dpo.label_smoothing=0.5",
+                "optimizer.beta2=nan", "optimizer.eps=1e300", "model=gpt3", "nonsense"}),
       (List{"'nonsense' is no setting -> write group.key=value or group=option",
             "model=gpt3: there is no such option -> choose one of rasbt, gpt3_175B, default, shakespeare, gpt2, gpt2_medium, "
             "gpt2_large, gpt2_xl, llama2B, llama7B, llama3_8B, llama3_1B, llama3_3B, llama3_70B, llama3_405B, mistral_7B, "
@@ -213,6 +213,7 @@ TEST(Resolve, AllProblemsAtOnce) {
             "unknown setting train.max_iter -> did you mean train.max_iters?",
             "model.n_layer = many: must be an integer of at least 1 and at most 10000 -> the default is 12",
             "optimizer.beta1 = 1: must be a number of at least 0 and below 1 -> the default is 0.9",
+            "dpo.label_smoothing = 0.5: must be a number of at least 0 and below 0.5 -> the default is 0.0",
             "optimizer.beta2 = nan: must be a number of at least 0 and below 1 -> the default is 0.95",
             "optimizer.eps = 1e300: must be a number above 0, at most 1000000000000000 -> the default is 1e-08",
             "model.n_head = 5 does not divide model.n_embd = 768 -> choose a width that is a multiple of 5, another number of "

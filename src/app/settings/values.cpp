@@ -24,7 +24,9 @@ std::string first_letters(std::string_view words) {
 std::string range_text(const Rule& rule) {
   std::string low = fmt::format("{} {}", rule.open_low ? "above" : "of at least", rule.low);
   if (rule.high >= kMany) return low;
-  return fmt::format("{} and {} {}", low, rule.open_high ? "below" : "at most", static_cast<std::int64_t>(rule.high));
+  const char* const side = rule.open_high ? "below" : "at most";
+  if (rule.high < 1) return fmt::format("{} and {} {}", low, side, rule.high);
+  return fmt::format("{} and {} {}", low, side, static_cast<std::int64_t>(rule.high));
 }
 
 // A word that other systems have where a key has bf16.
