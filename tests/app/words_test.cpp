@@ -68,6 +68,10 @@ TEST(Words, ThoseOfOtherProgramsAreAnsweredWithTheRightOneAndItsValue) {
       {{"--gradient_checkpointing"}, "unknown option --gradient_checkpointing -> here it is memory.recompute=full"},
       {{"--wd"}, "unknown option --wd -> here it is optimizer.weight_decay=VALUE"},
       {{"--bf16", "train.max_iters=5"}, "unknown option --bf16 -> here it is train.dtype=bf16"},
+      {{"lora_r=8"}, "unknown group lora_r -> here it is adapter.rank=8"},
+      {{"num_train_epochs=3"}, "unknown group num_train_epochs -> here it is train.max_epochs=3"},
+      {{"--lora_dropout", "0.1"},
+       "unknown option --lora_dropout -> here it is adapter.rank=N without dropout, which adapters do not have"},
       {{"--fp16"},
        "unknown option --fp16 -> here it is train.dtype=bf16, which has fp32's range, so that it needs no loss scaler; there is "
        "no fp16"}};

@@ -124,6 +124,27 @@ constexpr std::array words_of_settings = std::to_array<Word>({
     {"name", "log.name={}"},
     {"run-name", "log.name={}"},
     {"report-to", "log.wandb=offline or log.tensorboard=true"},
+    {"lora-r", "adapter.rank={}"},
+    {"lora-rank", "adapter.rank={}"},
+    {"lora-alpha", "adapter.alpha={}"},
+    {"lora-target", "adapter.targets=all, attention or mlp, or some of q,k,v,o,gate,up,down"},
+    {"lora-target-modules", "adapter.targets=all, attention or mlp, or some of q,k,v,o,gate,up,down"},
+    {"target-modules", "adapter.targets=all, attention or mlp, or some of q,k,v,o,gate,up,down"},
+    {"lora-target-linear", "adapter.targets=all"},
+    {"lora-dropout", "adapter.rank=N without dropout, which adapters do not have"},
+    {"lora-modules-to-save", "adapter.whole=embeddings, head or both"},
+    {"modules-to-save", "adapter.whole=embeddings, head or both"},
+    {"use-rslora", "adapter.rank_stabilised={}"},
+    {"peft-use-rslora", "adapter.rank_stabilised={}"},
+    {"pref-beta", "dpo.beta={}"},
+    {"rl-beta", "dpo.beta={}"},
+    {"assistant-only-loss", "lockstep prepare TEXT --train-on assistant, as what is taught belongs to the text"},
+    {"completion-only-loss", "lockstep prepare TEXT --train-on completion, as what is taught belongs to the text"},
+    {"train-on-inputs", "lockstep prepare TEXT --train-on all, as what is taught belongs to the text"},
+    {"packing", "lockstep prepare TEXT --length N --pack"},
+    {"sample-packing", "lockstep prepare TEXT --length N --pack"},
+    {"sequence-len", "model.block_size={}"},
+    {"cutoff-len", "model.block_size={}"},
     {"tokenizer", "lockstep prepare TEXT --tokenizer {}, as a tokenizer belongs to the text"},
 });
 
@@ -169,6 +190,9 @@ constexpr std::array words_of_prepare = std::to_array<Word>({
     {"completion-only-loss", "--train-on completion"},
     {"train-on-inputs", "--train-on all"},
     {"train-on-prompt", "--train-on all"},
+    {"mask-history", "--train-on last"},
+    {"packing", "--pack"},
+    {"sample-packing", "--pack"},
 });
 
 std::span<const Word> table_of(WordsOf of) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/cli/other_words.h"
 #include "app/settings/keys.h"
 #include "app/settings/model_presets.h"
 
@@ -114,6 +115,8 @@ Problem unknown_preset(std::string_view group, std::string_view option) {
   if (options.empty()) {
     std::vector<std::string> names;
     for (const Preset& preset : presets()) names.push_back(preset.group);
+    const auto other = app::other_words(app::WordsOf::settings)(std::string(group), std::string(option));
+    if (other && !other->right.empty()) return {fmt::format("unknown group {}", group), "here it is " + other->right};
     std::string near = nearest_name(group, names);
     if (near.empty()) near = nearest_key(group);  // a setting without its group
     return {fmt::format("unknown group {}", group), near.empty() ? "bundles are train=, data=, model=, optimizer= and experiment="
