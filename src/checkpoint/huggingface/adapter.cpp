@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <set>
 
 #include "arch/adapter.h"
@@ -72,7 +73,9 @@ class Parted final : public RangeReader {
   std::function<bool(std::string_view)> in_adapter_;
 };
 
-constexpr std::string_view another_adapter = "take the adapter_config.json and the weights of one and the same adapter";
+constexpr std::string_view another_adapter =
+    "take both files of one adapter; one that is beside other matrices, or some blocks alone, is merged into its model with PEFT "
+    "(merge_and_unload)";
 
 /// The files of an adapter, open.
 struct OpenAdapter {
@@ -171,7 +174,10 @@ AdapterFolder::AdapterFolder(const io::Path& path, const arch::ModelConfig& mode
   adapted.adapter = adapter_;
   adapted.adapter.targets = adapter_.targets = targets_in(files.header, adapted, family);
   const std::vector<names::AdapterTensor> tensors = names::tensors_of_files(adapted, family);
-  std::vector<Problem> problems = names::check_targets(files.config, tensors, model.layers, files.config_path, matches_path);
+  std::vector<names::AdapterTensor> there;
+  std::ranges::copy_if(tensors, std::back_inserter(there),
+                       [&](const names::AdapterTensor& tensor) { return files.header.find(tensor.published) != nullptr; });
+  std::vector<Problem> problems = names::check_targets(files.config, there, model.layers, files.config_path, matches_path);
   const auto complain = [&](std::string_view name, const std::string& what) {
     problems.push_back({fmt::format("{}: the tensor \"{}\" {}", files.weights_path, name, what), std::string(another_adapter)});
   };
@@ -186,8 +192,8 @@ AdapterFolder::AdapterFolder(const io::Path& path, const arch::ModelConfig& mode
     } else {
       AdapterValues read = files.read(*entry);
       not_finite.look(tensor.published, std::as_bytes(std::span(read.values)), DType::f32);
-      const auto there = tensors_.find(tensor.name);
-      if (there != tensors_.end() && there->second.values != read.values)
+      const auto same = tensors_.find(tensor.name);
+      if (same != tensors_.end() && same->second.values != read.values)
         complain(tensor.published, "differs from the token table, but they are one matrix in this model");
       tensors_.insert_or_assign(tensor.name, std::move(read));
     }
