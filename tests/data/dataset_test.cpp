@@ -58,6 +58,18 @@ TEST(Dataset, IsPreparedFromALocalFile) {
   EXPECT_EQ(characters(request.folder), 16);
 }
 
+// Who trains on a file has not typed options of prepare.
+TEST(Dataset, SaysWhoseOptionsAreMissing) {
+  const Folder folder;
+  const std::string chat = R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "A"}]})",
+                    pair = R"({"prompt": "a", "chosen": "b", "rejected": "c"})";
+  for (const std::string& row : {chat, pair}) {
+    const std::string file = folder.write("t.jsonl", row + "\n" + row + "\n");
+    const std::string said = ensure_error({.folder = folder.path("set"), .file = file});
+    EXPECT_TRUE(contains(said, "these are options of lockstep prepare " + file + " --out FOLDER")) << said;
+  }
+}
+
 TEST(Dataset, HasTheCharactersOfASmallTextAndALargeOnesOwnWords) {
   const Folder folder;
   Quiet quiet;

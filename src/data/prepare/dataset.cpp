@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "data/prepare/folder_lock.h"
 #include "data/prepare/prepare.h"
 #include "data/text/source.h"
@@ -47,12 +48,21 @@ bool has_tokens(const io::Path& folder) { return is_prepared(folder) || io::exis
 void prepare_text(const io::Path& text, const FolderLock& lock, Log& log) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> nowhere(std::fopen("/dev/null", "w"), std::fclose);
   log.info(fmt::format("Preparing {} in {}", text.string(), lock.folder().string()));
-  prepare({.input = text.string(),
-           .tokenizer = own_tokenizer(text).name,
-           .out = lock.folder(),
-           .lock = &lock,
-           .facts = nowhere.get()},
-          log);
+  try {
+    prepare({.input = text.string(),
+             .tokenizer = own_tokenizer(text).name,
+             .out = lock.folder(),
+             .lock = &lock,
+             .facts = nowhere.get()},
+            log);
+  } catch (const UserError& error) {
+    std::vector<Problem> problems = error.problems();
+    for (Problem& problem : problems) {
+      if (problem.remedy.find("--") != problem.remedy.npos && problem.remedy.find("lockstep prepare") == problem.remedy.npos)
+        problem.remedy += fmt::format("; these are options of lockstep prepare {} --out FOLDER", shell_words({text.string()}));
+    }
+    throw UserError(std::move(problems));
+  }
 }
 
 // The file appears only when all of it is there.
