@@ -25,7 +25,8 @@ TEST(ChatRows, AreKnownByTheirMembers) {
   EXPECT_EQ(form(R"({"prompt": [], "completion": []})"), RowForm::completion);
   EXPECT_EQ(form(R"({"prompt": "", "completion": []})"), RowForm::completion);
   EXPECT_EQ(form(R"({"prompt": "", "completion": ""})"), RowForm::plain);
-  EXPECT_EQ(form(R"({"text": ""})"), RowForm::plain);
+  EXPECT_EQ(form(R"({"text": "", "messages": null, "conversations": null})"), RowForm::plain);
+  EXPECT_EQ(form(R"({"messages": [], "chosen": null, "rejected": null})"), RowForm::messages);
   EXPECT_EQ(form(R"({"instruction": "a"})"), RowForm::plain);
   EXPECT_EQ(form(R"({"prompt": "", "chosen": [], "rejected": [], "messages": []})"), RowForm::preferences);
 }
@@ -98,7 +99,7 @@ TEST(ChatRows, KeepWhatElseATemplateReads) {
             R"([{"role":"user","content":"a","name":"Al","weight":0}])");
   const ChatRow row = row_from(
       R"({"messages": [{"role": "user", "content": ""}], "source": "x", "weight": 1, "video": null, "tools": "[{\"name\": \"f\"}]",
-    "documents": [], "chat_template_kwargs": {"enable_thinking": false}})");
+    "documents": "", "chat_template_kwargs": {"enable_thinking": false}})");
   EXPECT_EQ(Json(row.conversation.variables).dump(), R"({"tools":[{"name":"f"}],"enable_thinking":false})");
 }
 
@@ -119,6 +120,9 @@ TEST(ChatRows, RefuseByTheMember) {
       {R"({"messages": [{"role": 1, "content": "a"}]})", "\"messages\", message 1: \"role\" is a number, not a string"},
       {R"({"messages": [{"role": "user"}]})", "\"messages\", message 1: \"content\" is missing"},
       {R"({"messages": [{"role": "user", "content": null}]})", "\"messages\", message 1: \"content\" is null"},
+      {R"({"messages": [{"role": "assistant", "content": null, "tool_calls": null}]})", "message 1: \"content\" is null"},
+      {R"({"messages": [{"role": "assistant", "content": null, "tool_calls": []}]})", "message 1: \"content\" is null"},
+      {R"({"messages": [{"role": "assistant", "content": "a", "tool_calls": "[]"}]})", "\"tool_calls\" is a string, not a list"},
       {R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})", "\"content\" has a part that is no text"},
       {R"({"messages": [{"role": "assistant", "content": "", "weight": 0.5}]})", "\"weight\" is 0.5, neither 0 nor 1"},
       {R"({"messages": [{"role": "assistant", "content": "", "loss_weight": 2}]})", "\"loss_weight\" is 2, neither 0 nor 1"},

@@ -57,7 +57,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> roles = 
 }};
 
 bool holds_nothing(const Json& value) {
-  return value.is_null() || (value.is_string() && value.string().empty()) || (value.is_array() && value.array().empty());
+  return (value.is_string() && value.string().empty()) || (value.is_array() && value.array().empty());
 }
 
 // Reads one row, and says of which form it should be.
@@ -81,7 +81,7 @@ class RowReader {
         add_list(messages, untaught, "conversations");
         break;
       case RowForm::alpaca:
-        if (const Json* history = object_.find("history"); history != nullptr && !holds_nothing(*history))
+        if (const Json* history = member_of(object_, "history"); history != nullptr && !holds_nothing(*history))
           refuse("\"history\" is not read: write its turns as messages");
         add_text(messages, "user", "instruction", "input");
         row.prompt = messages.size();
@@ -105,7 +105,7 @@ class RowReader {
   // What answers speak of, and a model that reads text does not see.
   void refuse_other_media() const {
     for (const char* key : {"image", "images", "video", "videos", "audio", "audios"}) {
-      const Json* media = object_.find(key);
+      const Json* media = member_of(object_, key);
       if (media == nullptr || holds_nothing(*media)) continue;
       throw UserError(fmt::format("its \"{}\" would not be read: text alone is", key),
                       "leave such rows out; or the member, where the text says all");
@@ -182,8 +182,10 @@ class RowReader {
       Json made = given;
       text(given.find("role"), what + ": \"role\"");
       made.set("content", content(given, what));
-      if (const Json* calls = given.find("tool_calls"); calls != nullptr && calls->is_array())
+      if (const Json* calls = member_of(given, "tool_calls")) {
+        if (!calls->is_array()) refuse(fmt::format("{}: \"tool_calls\" is {}, not a list", what, kind_of(*calls)));
         made.set("tool_calls", with_arguments(calls->array()));
+      }
       return made;
     }
     const std::string& name = text(from, what + ": \"from\"");
@@ -230,8 +232,8 @@ class RowReader {
 
   // A text; null beside calls of tools.
   Json content(const Json& given, const std::string& what) const {
-    const Json* found = given.find("content");
-    if ((found == nullptr || found->is_null()) && given.find("tool_calls") != nullptr) return nullptr;
+    const Json *found = given.find("content"), *calls = member_of(given, "tool_calls");
+    if ((found == nullptr || found->is_null()) && calls != nullptr && !holds_nothing(*calls)) return nullptr;
     if (found == nullptr || !found->is_array()) return text(found, what + ": \"content\"");
     std::string joined;
     for (const Json& part : found->array()) {
@@ -247,14 +249,14 @@ class RowReader {
 
   void add_variables(Json::Object& variables) const {
     for (const char* key : {"tools", "documents"}) {
-      const Json* value = object_.find(key);
-      if (value == nullptr || value->is_null()) continue;
+      const Json* value = member_of(object_, key);
+      if (value == nullptr || holds_nothing(*value)) continue;
       Json list = value->is_string() ? Json::parse(value->string(), fmt::format("\"{}\"", key)) : *value;
       if (!list.is_array()) refuse(fmt::format("\"{}\" is {}, not a list", key, kind_of(list)));
       if (!list.array().empty()) variables.emplace_back(key, std::move(list));
     }
-    const Json* more = object_.find("chat_template_kwargs");
-    if (more == nullptr || more->is_null()) return;
+    const Json* more = member_of(object_, "chat_template_kwargs");
+    if (more == nullptr) return;
     if (!more->is_object()) refuse(fmt::format("\"chat_template_kwargs\" is {}, not an object", kind_of(*more)));
     variables.insert(variables.end(), more->object().begin(), more->object().end());
   }
@@ -266,9 +268,14 @@ class RowReader {
 
 }  // namespace
 
+const Json* member_of(const Json& object, std::string_view key) {
+  const Json* value = object.find(key);
+  return value != nullptr && !value->is_null() ? value : nullptr;
+}
+
 std::string_view system_member(const Json& object) {
   for (const char* key : {"system", "system_prompt"}) {
-    if (const Json* text = object.find(key); text != nullptr && !text->is_null()) return key;
+    if (member_of(object, key) != nullptr) return key;
   }
   return "";
 }
@@ -287,7 +294,7 @@ std::string_view name_of(RowForm form) { return row_of(form).name; }
 RowForm form_of(const Json& object) {
   const auto fits = [&](const FormRow& row) {
     if (row.first.empty()) return true;
-    const Json *first = object.find(row.first), *second = object.find(row.second);
+    const Json *first = member_of(object, row.first), *second = member_of(object, row.second);
     if (row.lists) return (first != nullptr && first->is_array()) || (second != nullptr && second->is_array());
     return first != nullptr && second != nullptr;
   };
@@ -302,8 +309,8 @@ AnswerPair answer_pair(const Json& object) {
   const auto listed = [&](const char* key) {
     return object.at(key).is_object() ? Json(Json::Array{object.at(key)}) : object.at(key);
   };
-  const Json chosen = listed("chosen"), rejected = listed("rejected"), *prompt = object.find("prompt");
-  if (prompt == nullptr && chosen.is_array()) prompt = object.find("conversations");
+  const Json chosen = listed("chosen"), rejected = listed("rejected"), *prompt = member_of(object, "prompt");
+  if (prompt == nullptr && chosen.is_array()) prompt = member_of(object, "conversations");
   const auto with = [&](const Json& given, const Json& answer) {
     Json row = object;
     row.set("prompt", given);

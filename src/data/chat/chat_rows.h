@@ -43,6 +43,8 @@ struct AnswerPair {
 };
 AnswerPair answer_pair(const Json& object);
 
+/// A member that says something; null where there is none, or it is null: tables that became rows have such members.
+const Json* member_of(const Json& object, std::string_view key);
 /// Whether a row's member of that name is read.
 bool reads(RowForm form, std::string_view key);
 

@@ -94,7 +94,7 @@ LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& cho
   ChatRules rules = options.chats;
   if (pairs()) refuse_options_of_pairs(options);
   // A row that has no form is refused later, with its place.
-  const auto has = [&](const char* key) { return first && first->find(key) != nullptr; };
+  const auto has = [&](const char* key) { return first && member_of(*first, key) != nullptr; };
   if (form_ == RowForm::plain && (has("text") || has("prompt"))) refuse_options_of_chats(options, true);
   const bool texts = pairs() ? first->at("chosen").is_string() : form_ == RowForm::plain;
   const bool counts = rules.length != 0 && (!texts || rules.too_long == TooLong::drop);
@@ -184,7 +184,7 @@ std::string LineReader::told(const ChatCounts& counts) const {
       {{counts.dropped, fmt::format("left out, as they have more than {} tokens", options_.chats.length)},
        {counts.cut, fmt::format("cut between turns to {} tokens at most", options_.chats.length)},
        {counts.silent, "without anything that is taught"},
-       {counts.thinking, "with earlier thinking that the template leaves out"}}};
+       {counts.thinking, "with thinking that the template leaves out"}}};
   std::string text;
   for (const auto& [count, what] : lines) {
     if (count > 0) text += fmt::format("{} {}: {}\n", teacher_ ? "conversations" : "documents", what, format_count(count));

@@ -53,7 +53,7 @@ void refuse_verdict(const Json& row) {
 }
 
 Document plain_document(const Json& json) {
-  const Json *text = json.find("text"), *prompt = json.find("prompt"), *completion = json.find("completion");
+  const Json *text = member_of(json, "text"), *prompt = member_of(json, "prompt"), *completion = member_of(json, "completion");
   const bool pair = prompt != nullptr || completion != nullptr;
   if (text != nullptr && pair) throw UserError("it has a \"text\" and a prompt or completion: which is meant?", row_forms);
   if (text != nullptr) return Document{.prompt = {}, .text = text_of(*text, "text")};

@@ -66,7 +66,7 @@ Look look_at_text(const FileStart& start, const std::string& name, bool utf8) {
 }
 
 bool is_row(const Json& object) {
-  const auto has = [&](const char* key) { return object.find(key) != nullptr; };
+  const auto has = [&](const char* key) { return member_of(object, key) != nullptr; };
   return form_of(object) != RowForm::plain || has("text") || (has("prompt") && has("completion"));
 }
 
