@@ -1,11 +1,27 @@
-// Lines of JSONL that are prepared: texts, and conversations of any form.
+// Lines of JSONL that are prepared: texts, and conversations of any form. What begins with [ is read as a list of rows.
+
+#include <string>
 
 #include "base/text/utf8.h"
 #include "data/chat/chat_teacher.h"
 #include "data/text/documents.h"
+#include "data/text/list_rows.h"
+#include "fuzz/given.h"
 #include "fuzz/target.h"
 
 namespace lockstep::fuzz {
+namespace {
+
+std::string rows_in(std::span<const std::byte> input) {
+  if (!text_of(input).starts_with('[')) return std::string(text_of(input));
+  const auto stream = data::rows_of_list(std::make_unique<Given>(input), "input");
+  std::string rows(input.size() + 1, '\0');
+  rows.resize(io::read_up_to(*stream, std::as_writable_bytes(std::span(rows))));
+  ensure(rows.size() <= input.size(), "no byte becomes more than one");
+  return rows;
+}
+
+}  // namespace
 
 void read(std::span<const std::byte> input) {
   const auto document = [](const Json& object, data::RowForm form, data::ChatCounts& counts) -> std::optional<data::Document> {
@@ -24,7 +40,7 @@ void read(std::span<const std::byte> input) {
       data::add(documents, document(*answer, pair.plain ? data::RowForm::plain : data::RowForm::completion, counts));
   };
   data::DocumentLines lines;
-  data::read_documents(text_of(input), make, lines);
+  data::read_documents(rows_in(input), make, lines);
   ensure(std::ssize(lines.documents) + std::ssize(lines.bad) <= 2 * lines.lines, "a line is two documents at most");
   for (const data::Document& made : lines.documents) {
     for (const std::string* text : {&made.prompt, &made.text}) {

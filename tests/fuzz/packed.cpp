@@ -1,30 +1,16 @@
 // Streams of gzip and zstd; the first byte says which, and how much is asked for at a time.
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "fuzz/given.h"
 #include "fuzz/target.h"
 #include "io/compressed/decompressor.h"
 
 namespace lockstep::fuzz {
 namespace {
-
-class Given final : public io::ByteStream {
- public:
-  explicit Given(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  std::size_t read(std::span<std::byte> out) override {
-    const std::size_t count = std::min({out.size(), bytes_.size(), std::size_t{97}});
-    std::copy_n(bytes_.begin(), count, out.begin());
-    bytes_ = bytes_.subspan(count);
-    return count;
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-};
 
 // Whether a frame of zstd asks for a window that takes more memory than a fuzzer has. The format allows windows of up to 128 MiB
 // (RFC 8878, section 3.1.1.1).
