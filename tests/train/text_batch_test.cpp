@@ -117,6 +117,23 @@ TEST(TextBatch, EachTextIsTheOneThatIsWrittenAlone) {
   }
 }
 
+TEST(TextBatch, TextsThatBeginTogetherReadOnceWhatTheyShare) {
+  Reader reader(long_model(support::tiny_model()));
+  std::vector<WantedText> wanted;
+  std::vector<Tokens> expected;
+  for (std::int64_t n = 0; n < 8; ++n) {
+    Tokens prompt = prompt_of(150, 77);
+    prompt.resize(static_cast<std::size_t>(150 - n));
+    wanted.push_back({prompt, {.tokens = 5 + n, .seed = 3, .number = n}});
+    expected.push_back(alone(reader, wanted.back()));
+  }
+  for (const std::int64_t rows : {8, 40, 300}) {
+    std::int64_t saved = 0;
+    EXPECT_EQ(together(reader, wanted, {.texts = 8, .pages = 50, .rows = rows}, &saved), expected);
+    EXPECT_GE(saved, rows == 300 ? 5 * 128 : 6 * 128) << rows;
+  }
+}
+
 TEST(TextBatch, ATextThatIsEndedLeavesTheOthersAsTheyWere) {
   Reader reader(long_model(support::tiny_model()));
   const std::vector<WantedText> wanted = wanted_texts();
@@ -214,11 +231,32 @@ TEST(PageBook, TextsThatBeginAlikeSharePages) {
   EXPECT_THROW(book.give_back(other), BrokenRule);
 }
 
+TEST(PageBook, APageThatTwoTextsHaveReadIsKeptOnce) {
+  PageBook book(6);
+  const Tokens text = prompt_of(200, 1);
+  const auto page = [&](std::int64_t index) { return std::span(text).subspan(static_cast<std::size_t>(64 * index), 64); };
+  auto first = book.take(text, 192).value(), second = book.take(text, 192).value();
+  EXPECT_EQ(book.available(), 0);
+  EXPECT_FALSE(book.take_known(second, 0, page(0)));
+  EXPECT_FALSE(book.filled(first, 0, page(0)));
+  EXPECT_FALSE(book.filled(first, 0, page(0))) << "it is its own";
+  EXPECT_TRUE(book.filled(second, 0, page(0)));
+  EXPECT_EQ(second.pages[0], first.pages[0]);
+  EXPECT_EQ(book.available(), 1);
+  EXPECT_FALSE(book.take_known(second, 2, page(2))) << "what stands before is not known";
+  EXPECT_FALSE(book.filled(first, 1, page(1)));
+  EXPECT_TRUE(book.take_known(second, 1, page(1)));
+  EXPECT_EQ(book.available(), 2);
+  book.give_back(first);
+  book.give_back(second);
+  EXPECT_EQ(book.available(), 6);
+}
+
 TEST(PageBook, OtherTokensBeforeAreAnotherPage) {
   PageBook book(4);
   Tokens text = prompt_of(200, 1), other = text;
   other[0] ^= 1;
-  const auto hold = book.take(text, 200).value();
+  auto hold = book.take(text, 200).value();
   for (std::int64_t page = 0; page < 3; ++page)
     book.filled(hold, page, std::span(text).subspan(static_cast<std::size_t>(64 * page), 64));
   book.give_back(hold);

@@ -54,28 +54,47 @@ std::optional<PageBook::Hold> PageBook::take(std::span<const std::int32_t> token
   return result;
 }
 
-void PageBook::filled(const Hold& hold, std::int64_t index, std::span<const std::int32_t> tokens) {
-  const auto page_at = [&](std::int64_t i) -> Page& {
-    return pages_[static_cast<std::size_t>(hold.pages[static_cast<std::size_t>(i)])];
-  };
-  const std::uint64_t before = index == 0 ? 0 : page_at(index - 1).serial;
-  if (index > 0 && before == 0) return;   // what comes before is known by another page
-  if (find(before, tokens) >= 0) return;  // another text was first
-  Page& page = page_at(index);
+PageBook::Page& PageBook::page_of(const Hold& hold, std::int64_t index) {
+  return pages_[static_cast<std::size_t>(hold.pages[static_cast<std::size_t>(index)])];
+}
+
+std::optional<std::uint64_t> PageBook::before(const Hold& hold, std::int64_t index) {
+  if (index == 0) return 0;
+  const std::uint64_t serial = page_of(hold, index - 1).serial;
+  return serial == 0 ? std::nullopt : std::optional(serial);
+}
+
+bool PageBook::take_known(Hold& hold, std::int64_t index, std::span<const std::int32_t> tokens) {
+  const std::optional<std::uint64_t> behind = before(hold, index);
+  const std::int32_t known = behind ? find(*behind, tokens) : -1;
+  if (known < 0 || known == hold.pages[static_cast<std::size_t>(index)]) return false;
+  this->hold(pages_[static_cast<std::size_t>(known)]);
+  release(page_of(hold, index));
+  hold.pages[static_cast<std::size_t>(index)] = known;
+  return true;
+}
+
+bool PageBook::filled(Hold& hold, std::int64_t index, std::span<const std::int32_t> tokens) {
+  if (take_known(hold, index, tokens)) return true;
+  const std::optional<std::uint64_t> behind = before(hold, index);
+  Page& page = page_of(hold, index);
+  if (!behind || page.serial != 0) return false;
   std::ranges::copy(tokens, page.tokens.begin());
   page.serial = ++serials_;
-  page.before = before;
+  page.before = *behind;
+  return false;
+}
+
+void PageBook::release(Page& page) {
+  ensure(page.texts > 0, "a page is given back once");
+  if (--page.texts == 0) ++available_;
+  page.last_used = page.serial == 0 ? 0 : ++clock_;
 }
 
 void PageBook::give_back(const Hold& hold) {
   ++clock_;
-  for (const std::int32_t number : hold.pages | std::views::reverse) {
-    Page& page = pages_[static_cast<std::size_t>(number)];
-    ensure(page.texts > 0, "a page is given back once");
-    if (--page.texts == 0) ++available_;
-    // A text's last pages are reused first: other texts may begin with its first pages.
-    page.last_used = page.serial == 0 ? 0 : ++clock_;
-  }
+  // A text's last pages are reused first: other texts may begin with its first pages.
+  for (const std::int32_t number : hold.pages | std::views::reverse) release(pages_[static_cast<std::size_t>(number)]);
 }
 
 }  // namespace lockstep::train

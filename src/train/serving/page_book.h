@@ -23,9 +23,11 @@ class PageBook {
   };
   /// Takes pages for `positions` positions of a text that begins with `tokens`. None where too few pages are free.
   std::optional<Hold> take(std::span<const std::int32_t> tokens, std::int64_t positions);
-  /// Page number `index` of `hold` now has the keys of `tokens` [page_keys]. The pages before it have the text before these
-  /// tokens.
-  void filled(const Hold& hold, std::int64_t index, std::span<const std::int32_t> tokens);
+  /// Page number `index` of the hold is to have the keys of `tokens` [page_keys]. The pages before it have the text before these
+  /// tokens. Where another page has these keys, it takes the place of the hold's own. Returns whether it does.
+  bool take_known(Hold& hold, std::int64_t index, std::span<const std::int32_t> tokens);
+  /// The same, where the hold's own page has the keys by now. It becomes known unless another page is.
+  bool filled(Hold& hold, std::int64_t index, std::span<const std::int32_t> tokens);
   void give_back(const Hold& hold);
 
   std::int64_t size() const { return static_cast<std::int64_t>(pages_.size()); }
@@ -43,6 +45,10 @@ class PageBook {
   /// The page with these tokens behind the page with serial `before`; -1: none.
   std::int32_t find(std::uint64_t before, std::span<const std::int32_t> tokens) const;
   void hold(Page& page);
+  void release(Page& page);
+  Page& page_of(const Hold& hold, std::int64_t index);
+  /// The serial of what stands before page number `index`; nothing where it is not known.
+  std::optional<std::uint64_t> before(const Hold& hold, std::int64_t index);
   std::vector<Page> pages_;
   std::int64_t available_;
   std::uint64_t serials_ = 0, clock_ = 0;

@@ -12,6 +12,14 @@ namespace lockstep::train {
 
 using ops::page_keys;
 
+namespace {
+
+std::span<const std::int32_t> tokens_of_page(const std::vector<std::int32_t>& tokens, std::int64_t page) {
+  return std::span(tokens).subspan(static_cast<std::size_t>(page * page_keys), static_cast<std::size_t>(page_keys));
+}
+
+}  // namespace
+
 TextBatch::TextBatch(const ModelShare& model, const BatchSize& size, Team& team)
     : context_(model.context),
       size_(size),
@@ -76,7 +84,9 @@ void TextBatch::choose() {
   pass_.clear();
   order_.clear();
   for (std::int64_t place = 0; place < size_.texts; ++place) {
-    if (texts_[static_cast<std::size_t>(place)]) order_.push_back(place);
+    if (!texts_[static_cast<std::size_t>(place)]) continue;
+    skip_known(place);
+    order_.push_back(place);
   }
   // What is written goes on in every pass; the rest is for prompts, the oldest first.
   const auto at = [&](std::int64_t place) -> const Text& { return *texts_[static_cast<std::size_t>(place)]; };
@@ -92,10 +102,21 @@ void TextBatch::choose() {
   }
 }
 
-void TextBatch::settle_page(Text& text, std::int64_t before) {
+void TextBatch::skip_known(std::int64_t place) {
+  Text& text = *texts_[static_cast<std::size_t>(place)];
+  for (std::int64_t page = text.read / page_keys; (page + 1) * page_keys < std::ssize(text.tokens); ++page) {
+    if (!book_.take_known(text.hold, page, tokens_of_page(text.tokens, page))) return;
+    decoder_.decoder().cache().set_pages(place, 0, text.hold.pages);
+    tokens_saved_ += (page + 1) * page_keys - text.read;
+    text.read = (page + 1) * page_keys;
+  }
+}
+
+void TextBatch::settle_pages(std::int64_t place, std::int64_t before) {
+  Text& text = *texts_[static_cast<std::size_t>(place)];
   for (std::int64_t page = before / page_keys; (page + 1) * page_keys <= text.read; ++page) {
-    book_.filled(text.hold, page,
-                 std::span(text.tokens).subspan(static_cast<std::size_t>(page * page_keys), static_cast<std::size_t>(page_keys)));
+    if (book_.filled(text.hold, page, tokens_of_page(text.tokens, page)))
+      decoder_.decoder().cache().set_pages(place, 0, text.hold.pages);
   }
 }
 
@@ -147,7 +168,7 @@ bool TextBatch::step(const std::function<void(const WrittenToken&)>& each) {
   for (const ops::CachedText& piece : pass_) {
     Text& text = *texts_[static_cast<std::size_t>(piece.text)];
     text.read += piece.rows;
-    settle_page(text, piece.position);
+    settle_pages(piece.text, piece.position);
     if (text.unread() > 0) continue;
     // Rows whose logits are wanted are moved together.
     const std::int64_t to = std::ssize(drawing_), from = piece.first + piece.rows - 1;

@@ -84,7 +84,9 @@ class TextBatch {
   /// Chooses the rows that a pass reads.
   void choose();
   void draw(std::span<float> logits, std::int64_t turn, int worker);
-  void settle_page(Text& text, std::int64_t before);
+  /// Skips what pages have by now: texts that began together read what they share once.
+  void skip_known(std::int64_t place);
+  void settle_pages(std::int64_t place, std::int64_t before);
 
   const model::Context& context_;
   BatchSize size_;
