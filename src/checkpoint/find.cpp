@@ -146,7 +146,8 @@ Choice choose_checkpoint(const fs::path& path, std::string_view which) {
   Choice choice;
   std::vector<Found> usable;
   for (Found& found : all) {
-    if (found.manifest) {
+    if (found.manifest) found.fault = fault_of_files(found.folder, *found.manifest);
+    if (found.fault.empty()) {
       usable.push_back(std::move(found));
     } else {
       choice.passed_over.push_back(found.fault);

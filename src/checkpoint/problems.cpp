@@ -19,4 +19,17 @@ std::string use_another(const std::filesystem::path& folder) {
       folder.string());
 }
 
+std::string fault_of_files(const std::filesystem::path& folder, const Manifest& manifest) {
+  for (const StoredFile& file : manifest.files) {
+    std::error_code failed;
+    const std::filesystem::path path = folder / file.name;
+    const std::uint64_t size = std::filesystem::file_size(path, failed);
+    if (failed) return fmt::format("{}: {}", path.string(), failed.message());
+    if (size != file.bytes)
+      return fmt::format("{}: the file has {} bytes, its checkpoint was written with {}: truncated or replaced", path.string(),
+                         size, file.bytes);
+  }
+  return {};
+}
+
 }  // namespace lockstep::checkpoint

@@ -7,11 +7,15 @@
 #include <vector>
 
 #include "base/error.h"
+#include "checkpoint/manifest.h"
 
 namespace lockstep::checkpoint {
 
 /// Throws the first few problems of many, and how many more there are, so that another model does not fill the screen.
 [[noreturn]] void throw_first(std::vector<Problem> problems);
+
+/// What is wrong with the files of a checkpoint, as far as their sizes tell; empty: nothing.
+std::string fault_of_files(const std::filesystem::path& folder, const Manifest& manifest);
 
 /// The remedy where the checkpoint in `folder` is damaged.
 std::string use_another(const std::filesystem::path& folder);

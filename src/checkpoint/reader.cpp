@@ -46,6 +46,8 @@ void convert(std::byte* to, DType type, const std::byte* from, std::int64_t coun
 }  // namespace
 
 Reader::Reader(io::Path folder) : folder_(std::move(folder)), manifest_(read_manifest(folder_)) {
+  if (std::string fault = fault_of_files(folder_, manifest_); !fault.empty())
+    throw UserError(std::move(fault), use_another(folder_));
   files_.reserve(manifest_.files.size());  // places point into it
   for (const StoredFile& stored : manifest_.files) open_file(stored);
 }
@@ -58,8 +60,6 @@ void Reader::open_file(const StoredFile& stored) {
   files_.push_back(io::File::open_to_read(path));
   const io::File& file = files_.back();
   const std::uint64_t size = file.size();
-  if (size != stored.bytes)
-    damaged(fmt::format("the file has {} bytes, its checkpoint was written with {}: truncated or replaced", size, stored.bytes));
   const std::vector<std::byte> start = io::read_safetensors_start(file);
   if (io::checksum(start, 1, 0) != stored.header_checksum) damaged("the header does not match its checksum: the file is damaged");
   const io::SafetensorsHeader header = io::parse_safetensors(start, size, path.string());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/find.h"
+#include "checkpoint/problems.h"
 #include "io/new_folder.h"
 
 namespace lockstep::checkpoint {
@@ -31,7 +32,8 @@ std::vector<std::int64_t> superseded(const std::vector<SavedStep>& saved, int ke
 std::vector<std::int64_t> apply_retention(const fs::path& checkpoints, int keep_last) {
   std::vector<SavedStep> saved;
   for (const Found& found : list_checkpoints(checkpoints)) {
-    if (found.manifest) saved.push_back({found.step, found.manifest->validation_loss});
+    if (found.manifest && fault_of_files(found.folder, *found.manifest).empty())
+      saved.push_back({found.step, found.manifest->validation_loss});
   }
   const std::vector<std::int64_t> gone = superseded(saved, keep_last);
   for (const std::int64_t step : gone) io::remove_folder(checkpoints / folder_name(step));

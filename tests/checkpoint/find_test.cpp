@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "checkpoint/retention.h"
 #include "checkpoint/sample.h"
 
 namespace lockstep::checkpoint {
@@ -91,6 +92,22 @@ TEST_F(Find, PassesOverTheDamagedAndSaysSo) {
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "damaged", complaint(run.path(), "2"));
   damage(1);
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "every checkpoint is damaged", complaint(run.path(), "last"));
+}
+
+TEST_F(Find, PassesOverWhatIsCutOffOrLacksAFile) {
+  for (const int step : {1, 2, 3}) add(step, 1.0 * step);
+  const fs::path folder = run.path() / "checkpoints", cut = folder / "step_3" / optimizer_file,
+                 gone = folder / "step_2" / model_file;
+  fs::resize_file(cut, fs::file_size(cut) - 1);
+  fs::remove(gone);
+  const Choice choice = choose_checkpoint(run.path(), "last");
+  EXPECT_EQ(choice.manifest.step, 1);
+  ASSERT_EQ(choice.passed_over.size(), 2u);
+  EXPECT_EQ(choice.passed_over[0], gone.string() + ": No such file or directory");
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, cut.string() + ": the file has ", choice.passed_over[1]);
+  EXPECT_EQ(chosen("3"), 3) << "its reader says what is wrong";
+  EXPECT_EQ(apply_retention(folder, 1), std::vector<std::int64_t>{}) << "the one that is whole is kept";
+  EXPECT_EQ(chosen("best"), 1);
 }
 
 TEST_F(Find, AFolderOfACheckpointIsThatOneAlone) {
