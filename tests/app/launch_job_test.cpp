@@ -56,6 +56,34 @@ TEST(LaunchJob, SlurmIsAskedForPmix) {
   EXPECT_EQ(shell_text(job_of(cluster)), plain);
 }
 
+TEST(LaunchJob, SlurmWithoutSrunIsRefused) {  // as in a container that has the job's variables
+  Recorded container = perlmutter();
+  container.programs.erase("srun");
+  const Machine machine = container.machine();
+  std::vector<Problem> problems;
+  make_job(find_facts(machine, {}, problems), machine, "/opt/lockstep", kTrain, problems);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].message, "Slurm is the scheduler here, and srun is not installed");
+  EXPECT_NE(problems[0].remedy.find("LOCKSTEP_SCHEDULER=none"), std::string::npos);
+}
+
+TEST(LaunchJob, PbsWithOpenMpiTakesMpirun) {
+  for (const char* version : {"mpiexec (OpenRTE) 4.1.4\n", "mpiexec (Open MPI) 5.0.3\n"}) {
+    Recorded cluster = polaris();
+    cluster.outputs[{"mpiexec", "--version"}] = version;
+    EXPECT_TRUE(
+        command_of(cluster, {.per_host = 2})
+            .starts_with("mpirun -n 4 --bind-to none --host x3005c0s13b0n0.hsn:2,x3005c0s13b1n0.hsn:2 --map-by ppr:2:node "));
+  }
+  Recorded stuck = polaris();
+  stuck.stuck.insert({"mpiexec", "--version"});
+  const Machine machine = stuck.machine();
+  std::vector<Problem> problems;
+  make_job(find_facts(machine, {}, problems), machine, "/opt/lockstep", kTrain, problems);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].message, "mpiexec did not end");
+}
+
 TEST(LaunchJob, OneHost) {
   EXPECT_EQ(command_of(Recorded{}), "mpirun -n 4 --bind-to none " + std::string(kRest));
   EXPECT_TRUE(job_of(Recorded{}).notes.empty());

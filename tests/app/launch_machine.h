@@ -73,6 +73,7 @@ inline Recorded perlmutter() {
                  {"SLURM_JOB_NODELIST", "nid[001240-001241]"},
                  {"SLURM_JOB_CPUS_PER_NODE", "128(x2)"},
                  {"SLURM_GPUS_ON_NODE", "4"}};
+  r.programs.insert("srun");
   r.host = "nid001240";
   r.cores = 64;
   r.cpus = 128;

@@ -66,6 +66,17 @@ std::vector<std::pair<std::string, std::string>> open_mpi_variables(const Facts&
   return variables;
 }
 
+// It takes none of the options of PBS's launchers, and is started with the job's hosts as elsewhere.
+bool is_open_mpi(const Machine& machine, std::vector<Problem>& problems) {
+  try {
+    const std::string version = machine.output_of({"mpiexec", "--version"}).value_or("");
+    return version.find("OpenRTE") != std::string::npos || version.find("Open MPI") != std::string::npos;
+  } catch (const SystemError& error) {
+    problems.push_back({error.what(), "mend it, or start ranks by mpirun: LOCKSTEP_SCHEDULER=none in the environment"});
+    return false;
+  }
+}
+
 bool is_here(const Facts& facts, const Machine& machine) { return facts.hosts.size() == 1 && is_named(machine, facts.hosts[0]); }
 
 // What ranks are told.
@@ -103,8 +114,12 @@ Job make_job(const Facts& facts, const Machine& machine, const std::string& prog
   std::vector<std::string> ranks;  // the option of the program itself
   if (facts.scheduler == Scheduler::slurm) {
     job.launcher = srun(facts);
+    if (!machine.installed("srun")) {
+      problems.push_back({"Slurm is the scheduler here, and srun is not installed",
+                          "load Slurm's module, or start ranks by mpirun: LOCKSTEP_SCHEDULER=none in the environment"});
+    }
     if (must_ask_for_pmix(machine, problems)) job.environment = {{"SLURM_MPI_TYPE", "pmix"}};
-  } else if (facts.scheduler == Scheduler::pbs) {
+  } else if (facts.scheduler == Scheduler::pbs && !is_open_mpi(machine, problems)) {
     job.launcher = pbs(facts);
   } else if (machine.installed("mpirun") || machine.installed("mpiexec")) {
     job.launcher = mpirun(facts, machine);
