@@ -57,6 +57,21 @@ TEST(LaunchRestart, ARetryLetsTheRanksFindWhatToGoOnFrom) {
   EXPECT_TRUE(problems.empty());
 }
 
+TEST(LaunchRestart, ARunHasComeAsFarAsItSavedOrLogged) {
+  const TempFolder folder;
+  const std::string run = (folder / "run").string();
+  std::vector<Problem> problems;
+  const Restart restart({"train", "log.dir=" + run}, {true, "now"}, problems), other({"eval", "x"}, {true, "now"}, problems);
+  EXPECT_EQ(restart.reached_step(), 0);
+  save_checkpoint(run);
+  EXPECT_EQ(restart.reached_step(), 5);
+  io::replace_file(run + "/metrics.jsonl", "{\"step\": 3}\n{\"step\": 70, \"eval\": true}\n{\"step\": 40}\n{\"st");
+  EXPECT_EQ(restart.reached_step(), 70);
+  io::replace_file(run + "/metrics.jsonl", "{\"step\": 8}\nnonsense\n");
+  EXPECT_EQ(restart.reached_step(), 8);
+  EXPECT_EQ(other.reached_step(), 0);
+}
+
 TEST(LaunchRestart, ATrainingThatResumesIsStartedAgainAsItWas) {
   const TempFolder folder;
   const Words words{"train", "log.dir=" + (folder / "run").string()};

@@ -216,6 +216,19 @@ TEST(LaunchRetries, AnAttemptThatGotFurtherIsFollowedByNoPause) {
                                                   failed + "3 of 3 at once", "the job failed (exit code 9)"}));
 }
 
+TEST(LaunchRetries, StepsThatAreDoneAgainAreNoProgress) {
+  const std::array<std::int64_t, 4> steps = {10, 4, 8, 10};
+  std::int64_t step = 0;
+  const auto script = [&](int attempt) {
+    step = steps.at(static_cast<std::size_t>(attempt));
+    return "exit 9";
+  };
+  const Tried tried = try_often(3, script, {}, [&step] { return step; });
+  ASSERT_EQ(tried.said.size(), 4U);
+  EXPECT_NE(tried.said[0].find("at once"), std::string::npos);
+  for (const int i : {1, 2}) EXPECT_NE(tried.said[static_cast<std::size_t>(i)].find("in 0.001 s"), std::string::npos);
+}
+
 TEST(LaunchRetries, StopsWhenItSucceeds) {
   const Tried tried = try_often(3, [](int attempt) { return attempt == 0 ? "exit 1" : "exit 0"; });
   EXPECT_EQ(tried.code, 0);

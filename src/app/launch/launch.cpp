@@ -194,7 +194,7 @@ int run(const Arguments& arguments) {
     return {job.words, environment_of(job), rank_program};
   };
   const launch::Retries retries{.count = static_cast<int>(options.retries),
-                                .progress = [&restart] { return restart.saved_step(); }};
+                                .progress = [&restart] { return restart.reached_step(); }};
   return launch::run_with_retries(supervisor, retries, process, tell);
 }
 

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "app/settings/run_layout.h"
 #include "app/start/kept_batch.h"
 #include "app/train/train_words.h"
 #include "checkpoint/find.h"
+#include "io/file.h"
+#include "train/report/logged_step.h"
 
 namespace lockstep::launch {
 
@@ -48,6 +52,18 @@ std::int64_t Restart::saved_step() const {
   } catch (const UserError&) {
     return 0;
   }
+}
+
+std::int64_t Restart::reached_step() const {
+  std::int64_t step = saved_step();
+  if (folder_.empty()) return step;
+  try {
+    train::for_each_logged(io::Path(folder_) / "metrics.jsonl",
+                           [&](const Json& line) { step = std::max(step, line.at("step").integer()); });
+  } catch (const std::exception&) {
+    return step;  // no line behind is known
+  }
+  return step;
 }
 
 // A resume finds the samples of a step in its checkpoint.

@@ -33,6 +33,8 @@ class Restart {
   const std::string& added_folder() const { return added_folder_; }
   /// The step of the newest checkpoint; 0: there is none yet, or the folder cannot be read.
   std::int64_t saved_step() const;
+  /// How far the run has come: the last step that is saved or logged; 0: none is.
+  std::int64_t reached_step() const;
   /// The command of a retry on `ranks`. Where the run began from scratch, train.init_from=auto joins it: the ranks find out
   /// whether there is a checkpoint to go on from. Where there is none yet, optimizer.gas keeps the samples of a step. Throws
   /// UserError where they cannot be kept, and where the run's folder cannot be read.

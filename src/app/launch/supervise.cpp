@@ -363,9 +363,9 @@ int Supervisor::pause(double seconds) {
 int run_with_retries(Supervisor& supervisor, const Retries& retries, const std::function<Process(int attempt)>& process,
                      const std::function<void(const std::string&)>& say) {
   const auto reached = [&retries] { return retries.progress ? retries.progress() : 0; };
-  std::size_t in_a_row = 0;  // attempts that got no further
+  std::size_t in_a_row = 0;           // attempts that got no further
+  std::int64_t furthest = reached();  // by any of them
   for (int attempt = 0;; ++attempt) {
-    const std::int64_t before = reached();
     const Outcome outcome = supervisor.run(process(attempt));
     if (outcome.code == 0) return 0;
     const bool last = outcome.interrupted || std::ranges::find(kFinal, outcome.code) != kFinal.end() || attempt == retries.count;
@@ -373,7 +373,10 @@ int run_with_retries(Supervisor& supervisor, const Retries& retries, const std::
       say(failure_text(outcome));
       return outcome.code;
     }
-    if (reached() > before) in_a_row = 0;
+    if (const std::int64_t now = reached(); now > furthest) {
+      in_a_row = 0;
+      furthest = now;
+    }
     const double pause = retries.pauses[std::min(in_a_row++, retries.pauses.size() - 1)];
     const std::string when = pause > 0 ? fmt::format("in {:g} s", pause) : "at once";
     say(fmt::format("{}; retry {} of {} {}", failure_text(outcome), attempt + 1, retries.count, when));
