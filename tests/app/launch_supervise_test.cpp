@@ -102,6 +102,12 @@ TEST(LaunchSupervise, TheFirstRequestToStopMayBeAnotherSignal) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "usr1\n");
 }
 
+TEST(LaunchSupervise, AJobThatWasToldToStopIsToldFromAWholeOne) {
+  const std::string script = "trap 'exit 0' USR1; : > $READY; while :; do sleep 0.01; done";
+  for (const auto& [signal, code] : {std::pair{SIGINT, 128 + SIGINT}, {SIGTERM, 128 + SIGTERM}, {SIGHUP, 0}, {SIGUSR1, 0}})
+    EXPECT_EQ(run_and_signal(script, {signal}, {.stop_signal = SIGUSR1}).code, code) << signal;
+}
+
 TEST(LaunchSupervise, AHangUpThatIsIgnoredIsNotPassedOn) {
   std::signal(SIGHUP, SIG_IGN);  // as nohup does
   const std::string script = "trap 'exit 6' TERM; : > $READY; sleep 0.1; : > $READY; while :; do sleep 0.01; done";

@@ -311,6 +311,7 @@ void Supervisor::pass_signals_on(int child, Outcome& outcome) {
   for (int signal = 0; (signal = state_->next()) != 0;) {
     const bool replaced = !outcome.interrupted && signal != SIGUSR1 && watch_.stop_signal != 0;
     kill(child, replaced ? watch_.stop_signal : signal);
+    if (replaced && signal != SIGHUP) outcome.replaced = signal;
     outcome.interrupted = true;
   }
 }
@@ -348,6 +349,8 @@ Outcome Supervisor::run(const Process& process) {
   for (const auto& channel : channels) channel->drain(watch_.grace);
   const int code = exit_code(child);
   outcome.code = outcome.timed_out ? kTimedOut : outcome.left_over ? kLeftOver : code;
+  // The ranks have not seen the signal: they end as after the other one.
+  if (outcome.code == 0 && outcome.replaced != 0) outcome.code = 128 + outcome.replaced;
   return outcome;
 }
 

@@ -29,6 +29,7 @@ struct Watch {
 struct Outcome {
   int code = 0;              // the exit code; 128 + the signal that killed it; 124 when it was ended for its silence
   bool interrupted = false;  // a signal was passed on to it: a person or the scheduler wants it to stop
+  int replaced = 0;          // the SIGINT or SIGTERM in whose place it got another signal
   bool timed_out = false;    // it was ended for its silence
   bool left_over = false;    // the launcher was ended (exit code 1): it waited for other hosts after the ranks of this one
 };
