@@ -129,6 +129,18 @@ TEST(LaunchSupervise, AReaderThatStallsDoesNotStopIt) {
   EXPECT_TRUE(outcome.interrupted);
 }
 
+// As ranks of an mpirun that is killed, each in a group of its own.
+TEST(LaunchSupervise, NothingOutlivesAProcessThatWasKilled) {
+  const TempFolder folder;
+  const std::string file = (folder / "pid").string();
+  const std::string rank = "setsid sh -c 'echo $$ > " + file + ".new; mv " + file + ".new " + file + "; exec sleep 1000' & ";
+  EXPECT_EQ(run(rank + "until [ -e " + file + " ]; do sleep 0.01; done; kill -KILL $$").code, 128 + SIGKILL);
+  pid_t left = 0;
+  std::ifstream(file) >> left;
+  ASSERT_GT(left, 0);
+  EXPECT_EQ(kill(left, 0), -1);
+}
+
 TEST(LaunchSupervise, ItsDeathTakesTheProcessAlong) {
   const TempFolder folder;
   const std::string ready = (folder / "ready").string(), ended = (folder / "ended").string();

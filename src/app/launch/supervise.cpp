@@ -17,10 +17,10 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "app/cli/command.h"
+#include "app/launch/children.h"
 #include "base/error.h"
 #include "base/timer.h"
 
@@ -226,14 +226,10 @@ class RankWatch {
 
  private:
   bool has_ranks() const {
-    std::error_code gone;
-    for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", launcher_), gone)) {
-      std::ifstream children(task.path() / "children");
-      for (pid_t child = 0; children >> child;) {
-        if (std::filesystem::read_symlink(fmt::format("/proc/{}/exe", child), gone) == program_) return true;
-      }
-    }
-    return false;
+    return std::ranges::any_of(children_of(launcher_), [&](pid_t child) {
+      std::error_code gone;
+      return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", child), gone) == program_;
+    });
   }
 
   pid_t launcher_;
@@ -319,6 +315,7 @@ void Supervisor::pass_signals_on(int child, Outcome& outcome) {
 Outcome Supervisor::run(const Process& process) {
   const bool watched = watch_.timeout > 0;
   const Channels channels = open_channels(watched);
+  const Orphans orphans;
   const pid_t child = spawn(process, channels, state_->before);
   for (const auto& channel : channels) channel->started();
   Outcome outcome;

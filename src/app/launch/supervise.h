@@ -43,9 +43,9 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// Output goes where this program's goes, for as long as it has a reader; input is empty. What is left of the group when the
-  /// process has ended is killed. When this program is killed, the process gets a SIGTERM. Throws UserError when the program
-  /// cannot be run.
+  /// Output goes where this program's goes, for as long as it has a reader; input is empty. What is left of its processes on
+  /// this host when it has ended is killed. When this program is killed, the process gets a SIGTERM. Throws UserError when the
+  /// program cannot be run.
   Outcome run(const Process& process);
   /// Sleeps; returns the signal that ended the sleep early, or 0.
   int pause(double seconds);
