@@ -260,7 +260,7 @@ TEST_F(Serve, WhatChangesNoTextIsTakenAndTold) {
 }
 
 TEST_F(Serve, AsksForAKey) {
-  io::replace_file(folder_ / "keys", "secret-one\nsecret-two\n");
+  io::replace_file(folder_ / "keys", "secret-one\n\n  secret-two \r\n");
   start({"--api-key-file", (folder_ / "keys").string()});
   EXPECT_EQ(ask("/v1/completions", R"({"prompt": "a"})").status, 401);
   EXPECT_EQ(ask("/v1/completions", R"({"prompt": "a"})", "Authorization: Bearer secret\r\n").status, 401);

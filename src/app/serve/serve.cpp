@@ -12,6 +12,7 @@
 #include "app/cli/other_words.h"
 #include "app/serve/api.h"
 #include "app/serve/text_engine.h"
+#include "base/text/trimmed.h"
 #include "base/units.h"
 #include "io/file.h"
 #include "io/sha256.h"
@@ -75,8 +76,7 @@ std::vector<std::string> keys_of(const std::string& file) {
   constexpr std::uint64_t most_bytes = 1 << 20;
   std::istringstream lines(io::read_document(file, most_bytes));
   for (std::string line; std::getline(lines, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) keys.push_back(line);
+    if (const std::string_view key = trimmed(line); !key.empty()) keys.emplace_back(key);  // as fields of HTTP are
   }
   if (keys.empty()) throw UserError(fmt::format("--api-key-file {}: there is no key in it", file), "write a key into each line");
   return keys;
