@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 
@@ -20,7 +21,10 @@ std::atomic<int> pending = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-globa
 static_assert(std::atomic<int>::is_always_lock_free, "a handler may use no other one");
 
 extern "C" void remember(int signal) {
-  if (pending == SIGINT && signal == SIGINT) std::signal(SIGINT, SIG_DFL);
+  if (pending == SIGINT && signal == SIGINT) {
+    std::signal(SIGINT, SIG_DFL);
+    std::raise(SIGINT);
+  }
   pending = signal;
 }
 
@@ -37,6 +41,7 @@ StopSignal::StopSignal() {
 }
 
 StopSignal::~StopSignal() {
+  if (std::uncaught_exceptions() > 0) return;  // a signal would end the program before it says why it ends
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, SIG_DFL);
   if (hangs_up_) std::signal(SIGHUP, SIG_DFL);
 }

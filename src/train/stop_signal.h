@@ -9,7 +9,8 @@
 namespace lockstep::train {
 
 /// While this lives, SIGINT, SIGTERM, SIGUSR1 and SIGHUP are remembered instead of ending the program. A second SIGINT ends it. A
-/// SIGHUP that was ignored before (nohup) stays ignored. One object at a time.
+/// SIGHUP that was ignored before (nohup) stays ignored. Where an exception ends the object's life, the signals stay remembered.
+/// One object at a time.
 class StopSignal {
  public:
   StopSignal();

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
+
+#include "base/error.h"
 
 namespace lockstep::train {
 namespace {
@@ -26,6 +29,30 @@ TEST(StopSignal, AHangUpThatIsIgnoredStaysSo) {
     EXPECT_FALSE(signal.received());
   }
   EXPECT_EQ(std::signal(SIGHUP, SIG_DFL), SIG_IGN);
+}
+
+TEST(StopSignal, ASecondInterruptEndsTheProgram) {
+  const auto interrupted_twice = [] {
+    const StopSignal signal;
+    std::raise(SIGINT);
+    std::raise(SIGINT);
+    std::exit(0);
+  };
+  EXPECT_EXIT(interrupted_twice(), testing::KilledBySignal(SIGINT), "");
+}
+
+// A signal then would end the program before it says what went wrong.
+TEST(StopSignal, AnErrorLeavesSignalsRemembered) {
+  const auto failed = [] {
+    try {
+      const StopSignal signal;
+      throw UserError("wrong");
+    } catch (const UserError&) {
+      std::raise(SIGINT);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(failed(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
