@@ -9,6 +9,7 @@
 #include "base/timer.h"
 #include "checkpoint/find.h"
 #include "comm/agreement.h"
+#include "comm/text.h"
 #include "train/divergence.h"
 
 namespace lockstep::train {
@@ -86,9 +87,9 @@ StopCause Trainer::take_steps() {
   while (true) {
     const bool evaluates = evaluation_due() && evaluated_ != state_.step, samples = sample_due();
     if (evaluates || samples) evaluate_and_sample(evaluates, samples);
-    if (state_.step > 0 && due(options_.checkpoint_interval)) save();
     Save wanted = Save::none;
     const StopCause cause = agree(wanted);
+    if (cause != StopCause::folder_gone && state_.step > 0 && due(options_.checkpoint_interval)) save();
     if (wanted == Save::copy) copy();
     if (wanted == Save::checkpoint) save();
     if (cause == StopCause::diverged) end_diverged(fmt::format("{} steps in a row were left out", options_.max_skipped));
@@ -106,7 +107,18 @@ void Trainer::stop(StopCause cause) {
   end_.cause = cause;
   if (cause != StopCause::folder_gone) return;
   if (copies_) copies_->remove();  // no start would find them
+  save_elsewhere();
   throw SystemError(*end_.stopped);
+}
+
+void Trainer::save_elsewhere() {
+  std::string now;
+  if (lead()) now = options_.held->found().value_or("").string();
+  now = comm::lead_text(parts_.engine.groups().all(), std::move(now));
+  if (now.empty() || state_.step == 0 || durable_ == state_.step || !collect()) return;
+  running_save_.reset();
+  save_run(now, parts_.engine, state_, options_.run, parts_.team);
+  durable_ = state_.step;
 }
 
 StopCause Trainer::agree(Save& save) {
@@ -220,6 +232,10 @@ bool Trainer::ready_to_save() {
     if (lead() && options_.held != nullptr) demand_place(*options_.held, state_.step, durable_);
     if (lead() && options_.before_save) options_.before_save();
   });
+  return collect();
+}
+
+bool Trainer::collect() {
   parts_.engine.audit_state(state_.step);
   parts_.engine.state().collect();
   if (evaluated_ != state_.step) state_.validation_loss.reset();

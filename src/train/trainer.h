@@ -88,8 +88,10 @@ class Trainer {
   void save();
   /// Saves into the hosts' memory.
   void copy();
-  /// Whether all that a save reads is here and in order. Weights that are not finite are not saved: the run has diverged.
+  /// Whether the run's folder is in its place, and collect() is true.
   bool ready_to_save();
+  /// Whether all that a save reads is here and in order. Weights that are not finite are not saved: the run has diverged.
+  bool collect();
   /// Waits until the save that goes on beside training is durable. Collective.
   void finish_save();
   void tell_save(const checkpoint::SaveReport& report);
@@ -102,6 +104,8 @@ class Trainer {
   StopCause take_steps();
   /// Ends the run for `cause`. Throws where nothing can be saved any more.
   void stop(StopCause cause);
+  /// Saves the last step where the run's folder is now; nothing where it was removed. Collective.
+  void save_elsewhere();
   enum class Save : std::uint8_t { none, copy, checkpoint };
   /// What the ranks agree to do now: a cause to leave, or a save.
   StopCause agree(Save& save);

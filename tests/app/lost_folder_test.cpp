@@ -50,6 +50,14 @@ TEST_F(LostFolder, ARenamedOneEndsTheRunWhichSaysWhereItsLastCheckpointIs) {
   }
 }
 
+TEST_F(LostFolder, ARenamedOneGetsTheLastStep) {
+  const Meanwhile other([&] { return fs::exists(folder_ / "run/metrics.jsonl") && has_logged("run"); }, [&] { rename_it(); });
+  const Outcome outcome = lockstep(words("run", {"train.max_iters=1000000", "train.eval_interval=1000000"}));
+  expect_end(outcome, "renamed to " + (folder_ / "elsewhere").string());
+  const std::string last = checkpoint::choose_checkpoint(folder_ / "elsewhere", "last").folder.string();
+  EXPECT_NE(outcome.err.find("ends after step " + last.substr(last.rfind('_') + 1) + ". "), std::string::npos) << outcome.err;
+}
+
 TEST_F(LostFolder, ARemovedOneEndsTheRun) {
   const Outcome outcome = train_through([&] {
     rename_it();
