@@ -88,6 +88,7 @@ TEST(EveryHelp, IsShortOnOneScreen) {
     ASSERT_GT(lines.size(), 3U) << name;
     EXPECT_TRUE(lines.front().starts_with("usage: lockstep " + (name.empty() ? "COMMAND" : name))) << said.text;
     EXPECT_EQ(lines.back(), fmt::format("lockstep {}--help shows all.", name));
+    EXPECT_EQ(std::ranges::count(said.text, '('), std::ranges::count(said.text, ')')) << said.text;
     for (const std::string& line : lines) EXPECT_LE(line.size(), 80U) << name << ": " << line;
   }
   EXPECT_EQ(say("").text, say("-h").text);

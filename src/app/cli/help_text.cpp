@@ -14,13 +14,15 @@ namespace {
 constexpr std::ptrdiff_t lines_of_screen = 24;
 constexpr std::size_t first_examples = 2, first_steps = 3;
 
-/// What a short help says of a meaning: all before the first full stop, semicolon or colon that is in no brackets.
+/// What a short help says of a meaning: all before the first full stop, semicolon or colon that stands in no brackets. A value
+/// that is explained ("0: any") keeps its colon.
 std::string first_clause(const std::string& meaning) {
   int open = 0;
   for (std::size_t i = 0; i + 1 < meaning.size(); ++i) {
-    open += meaning[i] == '(' ? 1 : meaning[i] == ')' ? -1 : 0;
-    const bool sign = meaning[i] == '.' || meaning[i] == ';' || meaning[i] == ':';
-    if (open == 0 && sign && meaning[i + 1] == ' ') return meaning.substr(0, i);
+    const char sign = meaning[i];
+    if (sign == '(' || sign == ')') open += sign == '(' ? 1 : -1;
+    const bool ends = sign == '.' || sign == ';' || (sign == ':' && meaning.find(' ') < i);
+    if (ends && open == 0 && meaning[i + 1] == ' ') return meaning.substr(0, i);
   }
   return meaning;
 }

@@ -37,13 +37,14 @@ int help(const std::vector<Command>& commands, const Arguments& arguments) {
                    false);
   line.flag("--json", json, "all commands, options, settings and bundles, for programs");
   line.flag("--man", man, "the manual page");
-  line.option("--man-pages", pages, "FOLDER", "write all manual pages into a folder that is there");
+  line.option("--man-pages", pages, "FOLDER", "write all manual pages into this folder");
   line.note("examples:\n  lockstep help train\n  lockstep help config optimizer\n  lockstep help config train.max_iters");
   if (!line.parse(words)) return 0;
   const HelpForm form = help_form(stdout, brief);
   if (json) {
     std::fputs((help_json(program_sheet(commands, true)).dump(2) + "\n").c_str(), stdout);
   } else if (!pages.empty()) {
+    io::make_folders(pages);
     for (const auto& [name, text] : man_pages(program_sheet(commands, true))) io::replace_file(io::Path(pages) / name, text);
   } else if (man) {
     std::fputs(man_page(commands, topic).c_str(), stdout);
