@@ -242,10 +242,12 @@ TEST(Resolve, AFileWithTheNameOfAnUnknownSettingIsToldApart) {
 
 TEST(Resolve, UnknownNames) {
   EXPECT_EQ(problems({"optimizer.max_iters=5"}), List{"unknown setting optimizer.max_iters -> did you mean train.max_iters?"});
-  EXPECT_EQ(problems({"optimizer.lr=5"}),
-            List{"unknown setting optimizer.lr -> did you mean optimizer.learning_rate or optimizer.decay_lr or "
-                 "optimizer.lr_decay_iters or optimizer.min_lr or optimizer.lr_scaling?"});
-  EXPECT_EQ(problems({"model.layers=5"}), List{"unknown setting model.layers -> did you mean model.n_layer?"});
+  EXPECT_EQ(problems({"optimizer.lr=5"}), List{"unknown setting optimizer.lr -> here it is optimizer.learning_rate"});
+  EXPECT_EQ(problems({"model.layers=5"}), List{"unknown setting model.layers -> here it is model.n_layer"});
+  EXPECT_EQ(problems({"training.steps=5"}), List{"unknown setting training.steps -> here it is train.max_iters"});
+  EXPECT_EQ(problems({"lr=5"}), List{"unknown setting lr -> here it is optimizer.learning_rate=5"});
+  EXPECT_EQ(problems({"epochs=5"}), List{"unknown setting epochs -> here it is train.max_epochs=5"});
+  EXPECT_EQ(problems({"optimizer.wsd=5"}), List{"unknown setting optimizer.wsd -> did you mean optimizer.wsd_decay?"});
   EXPECT_EQ(problems({"train.max_iters=1e-3"}),
             List{"train.max_iters = 1e-3: must be an integer of at least 1 -> the default is 10000"});
   EXPECT_EQ(problems({"optimizer.learning_rate=1e999"}),

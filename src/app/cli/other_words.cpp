@@ -33,6 +33,9 @@ constexpr std::array words_of_settings = std::to_array<Word>({
     {"data-dir", "data.dir={}"},
     {"train-data", "data.dir={}"},
     {"train-file", "data.file={}"},
+    {"train-data-path", "data.file={}"},
+    {"config-file", "--config {}"},
+    {"dump-folder", "log.dir={}"},
     {"output", "log.dir={}"},
     {"out", "log.dir={}"},
     {"output-dir", "log.dir={}"},
@@ -46,6 +49,7 @@ constexpr std::array words_of_settings = std::to_array<Word>({
     {"checkpoint-dir", "train.init_from={}"},
     {"bs", "model.batch_size={}"},
     {"micro-batch-size", "model.batch_size={}"},
+    {"local-batch-size", "model.batch_size={}"},
     {"per-device-train-batch-size", "model.batch_size={}"},
     {"global-batch-size", "model.batch_size x optimizer.gas x parallel.dp = {}, the sequences of a step"},
     {"grad-accum", "optimizer.gas={}"},
@@ -92,6 +96,7 @@ constexpr std::array words_of_settings = std::to_array<Word>({
     {"num-query-groups", "model.n_kv_head={}"},
     {"num-key-value-heads", "model.n_kv_head={}"},
     {"ffn-hidden-size", "model.ffn_width={}"},
+    {"intermediate-size", "model.ffn_width={}"},
     {"seq-len", "model.block_size={}"},
     {"seq-length", "model.block_size={}"},
     {"max-seq-length", "model.block_size={}"},
@@ -100,10 +105,13 @@ constexpr std::array words_of_settings = std::to_array<Word>({
     {"rotary-base", "model.rope_theta={}"},
     {"tp-size", "parallel.tp={}"},
     {"tensor-parallel-size", "parallel.tp={}"},
+    {"tensor-parallel-degree", "parallel.tp={}"},
     {"tensor-model-parallel-size", "parallel.tp={}"},
     {"pipeline-parallel-size", "parallel.pp={}"},
+    {"pipeline-parallel-degree", "parallel.pp={}"},
     {"pipeline-model-parallel-size", "parallel.pp={}"},
     {"context-parallel-size", "parallel.cp={}"},
+    {"context-parallel-degree", "parallel.cp={}"},
     {"sequence-parallel", "parallel.sequence=true"},
     {"zero-stage", "memory.zero={}"},
     {"use-distributed-optimizer", "memory.zero=1"},
@@ -216,7 +224,9 @@ std::string plain_name(std::string_view option, char between) {
 
 /// What to write instead; nothing for a word of which nothing is known.
 std::optional<std::string> right_word(WordsOf of, const std::string& option, const std::optional<std::string>& value) {
-  const auto found = std::ranges::find(table_of(of), plain_name(option, '-'), &Word::theirs);
+  std::string name = plain_name(option, '-');
+  name.erase(0, name.rfind('.') + 1);  // without torchtitan's or litgpt's group
+  const auto found = std::ranges::find(table_of(of), name, &Word::theirs);
   if (found == table_of(of).end()) return std::nullopt;
   std::string right(found->ours);
   if (const std::size_t place = right.find("{}"); place != right.npos) right.replace(place, 2, value.value_or("VALUE"));
@@ -233,6 +243,13 @@ CommandLine::Meaning other_words(WordsOf of) {
     if (key == nullptr) return std::nullopt;
     return {{.setting = std::string(key->name), .flag = key->type == settings::Type::boolean}};
   };
+}
+
+std::optional<std::string> right_setting(std::string_view name, const std::optional<std::string>& value) {
+  constexpr std::string_view unsaid = "=VALUE";
+  std::optional<std::string> right = right_word(WordsOf::settings, std::string(name), value);
+  if (right && !value && right->ends_with(unsaid)) right->resize(right->size() - unsaid.size());
+  return right;
 }
 
 std::vector<std::string> known_words(WordsOf of) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "app/settings/keys.h"
+#include "base/shell.h"
 #include "io/file.h"
 
 namespace lockstep::app {
@@ -73,8 +74,9 @@ std::vector<Problem> read_config_text(std::string_view text, std::string_view wh
   try {
     return Reader(what, config).read(toml::parse(text, what));
   } catch (const toml::parse_error& error) {
-    return {
-        {fmt::format("{}:{}: {}", what, error.source().begin.line, error.description()), "see https://toml.io for the syntax"}};
+    return {{fmt::format("{}:{}: {}", what, error.source().begin.line, error.description()),
+             what.ends_with(".py") ? fmt::format("nanoGPT's files stand alone: {}", own_command({"train", std::string(what)}))
+                                   : "settings are TOML (https://toml.io): [train], and below it max_iters = 500"}};
   }
 }
 

@@ -76,7 +76,7 @@ std::string config_help(std::string_view topic, int columns, const Paint& paint)
   }
   const std::string near = nearest_name(topic, names);
   throw UserError(fmt::format("unknown group {}", topic),
-                  near.empty() ? "lockstep help config lists them" : fmt::format("did you mean {}?", near));
+                  near.empty() ? unknown_key(topic).remedy : fmt::format("did you mean {}?", near));
 }
 
 }  // namespace lockstep::settings

@@ -113,6 +113,8 @@ std::string options_of(std::string_view group) {
 Problem unknown_preset(std::string_view group, std::string_view option) {
   const std::string options = options_of(group);
   if (options.empty()) {
+    if (const auto right = app::right_setting(group, std::string(option)))
+      return {fmt::format("unknown setting {}", group), "here it is " + *right};
     std::vector<std::string> names;
     for (const Preset& preset : presets()) names.push_back(preset.group);
     const auto other = app::other_words(app::WordsOf::settings)(std::string(group), std::string(option));

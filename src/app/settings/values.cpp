@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/cli/other_words.h"
 #include "app/settings/entry.h"
 #include "app/settings/kept_paths.h"
 #include "app/settings/keys.h"
@@ -125,6 +126,7 @@ std::string nearest_key(std::string_view name) {
 }
 
 Problem unknown_key(std::string_view name) {
+  if (const auto right = app::right_setting(name)) return {fmt::format("unknown setting {}", name), "here it is " + *right};
   const std::string near = nearest_key(name);
   if (!near.empty()) return {fmt::format("unknown setting {}", name), fmt::format("did you mean {}?", near)};
   const std::string_view option = name.substr(name.find('.') + 1);
