@@ -56,6 +56,20 @@ TEST_F(FirstMinutes, ChoosesModelAndLengthForATextAndRepeatsThem) {
   ASSERT_EQ(lockstep({"train", "log.dir=" + run, "train.init_from=resume", "train.max_iters=101"}).code, 0);
 }
 
+TEST_F(FirstMinutes, ATextWithoutTheLettersOfThePromptHasSamplesToo) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += i % 3 == 0 ? "國破山河在\n" : "城春草木深\n";
+  io::replace_file(folder_ / "poem.txt", text);
+  ASSERT_EQ(lockstep({"prepare", folder_ / "poem.txt", "--out", folder_ / "poem"}).code, 0);
+  std::vector<std::string> run = words("a");
+  run[1] = "data.dir=" + (folder_ / "poem").string();
+  const Outcome outcome = lockstep(run);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("so samples begin with a line feed"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("A sample:"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(" generate " + (folder_ / "a").string() + "\n"), std::string::npos) << outcome.out;
+}
+
 TEST_F(FirstMinutes, MinutesGoWithAChoiceAlone) {
   const Outcome said = lockstep(words("a", {"--minutes", "5"}));
   EXPECT_EQ(said.code, 2);

@@ -63,7 +63,9 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
   } else if (history.stopped) {
     add("Stopped:     {}; everything is saved. Go on with:\n             {}\n", *history.stopped, going_on(folder, session));
   } else {
-    add("Try next:    {}\n", own_command({"generate", folder.string(), "--prompt", config.sample.prompt}));
+    std::vector<std::string> generate{"generate", folder.string()};
+    if (config.sample.prompt != "\n") generate.insert(generate.end(), {"--prompt", config.sample.prompt});
+    add("Try next:    {}\n", own_command(generate));
     add("             {}\n", own_command({"report", folder.string()}));
   }
   return text;

@@ -93,6 +93,18 @@ train::TrainerOptions trainer_options(const Run& run, const Steps& steps) {
   return options;
 }
 
+/// A prompt that the text has nothing of would give no samples.
+void settle_prompt(RunConfig::Sample& sample, const data::Tokenizer* tokenizer, Log& log) {
+  const auto is_known = [&](std::string_view prompt) {
+    std::string unknown;
+    return tokenizer == nullptr || !data::ids_of(*tokenizer, prompt, unknown).empty();
+  };
+  if (sample.tokens == 0 || is_known(sample.prompt) || !is_known("\n")) return;
+  log.info(
+      fmt::format("sample.prompt = {}: the text has none of these characters, so samples begin with a line feed", sample.prompt));
+  sample.prompt = "\n";
+}
+
 /// Start, name and text of the run, the same on all ranks, and what this rank does in it. Collective.
 Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Session& session, Log& log) {
   RunFolder folder(config, run_folder(config, call.name), session.world(), log);
@@ -104,6 +116,7 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
   data::Corpus corpus = open_text(config, roles, session, log);
   const TextFacts text = text_facts(config, corpus, problems);
   const std::int64_t vocabulary = model_config(config, text.vocabulary).vocabulary;
+  settle_prompt(config.sample, corpus.tokenizer.get(), log);
   if (!corpus.tokenizer) demand_description(start, data_folder(config), vocabulary);
   Json published = published_of(config, start, corpus.tokenizer.get(), session.world());
   Json identity = identify_run(config, start, vocabulary, std::move(problems), session, log);
