@@ -73,6 +73,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
       return bpe::make_bpe_tokenizer(std::move(model), std::move(json), bpe::AddedTokens::ordinary);
     }
     case TokenizerChoice::Kind::hf: {
+      if (!choice.described.is_null()) return make_tokenizer(choice.described);
       const io::Path file = io::is_folder(choice.path) ? io::Path(choice.path) / "tokenizer.json" : io::Path(choice.path);
       return tokenizer_from_json(io::read_document(file, bpe::most_file_bytes), file.string());
     }

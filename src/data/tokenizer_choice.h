@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "data/tokenizer.h"
 #include "io/file.h"
 
@@ -23,6 +24,7 @@ struct TokenizerChoice {
   Kind kind = Kind::characters;
   std::string path = {};        ///< path of gpt2 and hf
   std::int64_t vocabulary = 0;  ///< the most tokens that a trained one may have
+  Json described = {};          ///< hf: Tokenizer::describe() of one at hand. `path` only has its chat template, or is empty.
 };
 
 /// Throws UserError for a name that is not known, lacks its path or has a size that cannot be.

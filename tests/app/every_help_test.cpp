@@ -83,8 +83,6 @@ TEST(EveryHelp, IsShortOnOneScreen) {
     const std::vector<std::string> lines = lines_of(said.text);
     EXPECT_EQ(said.code, 0) << name;
     EXPECT_LE(lines.size(), 24U) << said.text;
-    EXPECT_EQ(std::ranges::count(said.text, '('), std::ranges::count(said.text, ')'))
-        << said.text;  // nothing is cut off in brackets
     ASSERT_GT(lines.size(), 3U) << name;
     EXPECT_TRUE(lines.front().starts_with("usage: lockstep " + (name.empty() ? "COMMAND" : name))) << said.text;
     EXPECT_EQ(lines.back(), fmt::format("lockstep {}--help shows all.", name));

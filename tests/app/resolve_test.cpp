@@ -30,28 +30,6 @@ std::vector<std::string> problems(const std::vector<std::string>& overrides, con
 
 using List = std::vector<std::string>;
 
-// `train DATA`.
-TEST(DataSettings, AreAFolderOrATextNamedByItsContent) {
-  const TempFolder folder;
-  const std::string text = folder / "book.1.txt";
-  io::replace_file(text, "a book");
-  EXPECT_EQ(data_settings(folder.path(), {"model.n_layer=2"}), List{"data.dir=" + folder.path().string()});
-  // printf 'a book' | sha256sum
-  EXPECT_EQ(data_settings(text, {}), (List{"data.dir=null", "data.file=" + text, "data.dataset=book-ae359642"}));
-  const auto refusal = [](const std::string& word, const List& overrides) {
-    try {
-      data_settings(word, overrides);
-    } catch (const UserError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  EXPECT_NE(refusal("/dev/null", {}).find("/dev/null is no file: "), std::string::npos);
-  const std::string two = refusal(folder / "none", {"data.dir=data/x"});
-  EXPECT_NE(two.find("DATA is given twice: "), std::string::npos) << two;
-  EXPECT_NE(two.find("none: there is no such text or folder"), std::string::npos) << two;
-}
-
 // What `train` chooses counts where nothing says model or length.
 TEST(Choice, GivesWayToEveryModelLengthRecipeAndResume) {
   const TempFolder folder;

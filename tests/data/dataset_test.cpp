@@ -66,7 +66,7 @@ TEST(Dataset, SaysWhoseOptionsAreMissing) {
   for (const std::string& row : {chat, pair}) {
     const std::string file = folder.write("t.jsonl", row + "\n" + row + "\n");
     const std::string said = ensure_error({.folder = folder.path("set"), .file = file});
-    EXPECT_TRUE(contains(said, "these are options of lockstep prepare " + file + " --out FOLDER")) << said;
+    EXPECT_TRUE(contains(said, "prepare " + file + " --out " + folder.path("set"))) << said;
   }
 }
 
@@ -132,7 +132,7 @@ TEST(Dataset, SaysWhatToDoWithoutANetwork) {
   EXPECT_TRUE(contains(failed, server.url() + "/text answers 404")) << failed;
   EXPECT_FALSE(contains(failed, "secret")) << failed;
   EXPECT_TRUE(contains(failed, "data.file=")) << failed;
-  EXPECT_EQ(folder.listing("set"), "");
+  EXPECT_EQ(folder.listing(), "");
 }
 
 TEST(Dataset, RefusesAnotherTextThanShakespeare) {
@@ -142,7 +142,16 @@ TEST(Dataset, RefusesAnotherTextThanShakespeare) {
       [](const support::HttpAsked&, const support::HttpConnection& to) { to.answer(200, "text/html", "<html>"); });
   const std::string text = ensure_error({.folder = folder.path("set"), .url = portal.url()});
   EXPECT_TRUE(contains(text, "not Tiny Shakespeare")) << text;
-  EXPECT_EQ(folder.listing("set"), "");
+  EXPECT_EQ(folder.listing(), "");
+}
+
+TEST(Dataset, OfABadTextIsToldAsACommandAndLeavesNothing) {
+  const Folder folder;
+  const io::Path latin = folder.write("latin.txt", "caf\xe9");
+  const std::string text = ensure_error({.folder = folder.path("set"), .file = latin.string()});
+  EXPECT_TRUE(contains(text, "--tokenizer byte. These are options of ")) << text;
+  EXPECT_TRUE(contains(text, "prepare " + latin.string() + " --out " + folder.path("set"))) << text;
+  EXPECT_EQ(folder.listing(), "latin.txt");
 }
 
 TEST(Dataset, RefusesAnUnknownName) {

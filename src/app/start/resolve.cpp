@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "app/cli/other_words.h"
+#include "app/folder/text_folder.h"
 #include "app/settings/backends.h"
 #include "app/settings/checks.h"
 #include "app/settings/choices.h"
@@ -26,7 +27,6 @@
 #include "base/text/utf8.h"
 #include "checkpoint/find.h"
 #include "io/file.h"
-#include "io/sha256.h"
 
 namespace lockstep::settings {
 namespace {
@@ -321,29 +321,6 @@ void Sources::declare_nanogpt(app::CommandLine& line) {
                "a file brings train.py's own defaults");
 }
 
-std::vector<std::string> data_settings(const std::string& data, const std::vector<std::string>& overrides) {
-  std::vector<Problem> problems;
-  for (const std::string& word : overrides) {
-    if (word.starts_with("data.dir=") || word.starts_with("data.file=") || word.starts_with("data.dataset=") ||
-        word.starts_with("--dataset="))
-      problems.push_back({fmt::format("DATA is given twice: {} and {}", data, word), "give one of them"});
-  }
-  const bool file = io::exists(data) && !io::is_folder(data);
-  if (!io::exists(data)) {
-    problems.push_back({fmt::format("{}: there is no such text or folder", data),
-                        "name a text, or a folder that lockstep prepare TEXT --out FOLDER made"});
-  } else if (file && io::is_special(data)) {
-    problems.push_back({fmt::format("{} is no file: a training reads its text again and again", data),
-                        "lockstep prepare - --out data/NAME prepares what a pipe brings"});
-  }
-  if (!problems.empty()) throw UserError(std::move(problems));
-  if (!file) return {"data.dir=" + data};
-  const std::string name = io::Path(data).filename().string();
-  // A run that goes on has the folder that the text was prepared into.
-  return {"data.dir=null", "data.file=" + data,
-          fmt::format("data.dataset={}-{:.8}", name.substr(0, name.find('.', 1)), io::sha256_of_file(data))};
-}
-
 Resolved resolve(const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also) {
   std::vector<Problem> problems;
   Layers layers{.backend = {}, .own = "", .deepspeed = {}, .files = sources.files, .nanogpt = {}, .settings = {}};
@@ -382,6 +359,7 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
     again();
   }
   append(problems, std::move(found));
+  app::name_text_folder(resolved.config);
   const Names asked = asked_for(resolved.config, unsaid, layers);
   settle_precision(resolved.config.train, asked, problems);
   if (layers.deepspeed) append(problems, take_deepspeed(resolved, *layers.deepspeed, sources.ranks));

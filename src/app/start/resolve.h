@@ -43,10 +43,6 @@ struct Sources {
   void declare_nanogpt(app::CommandLine& line);
 };
 
-/// The settings that a command's word DATA stands for. DATA is a folder of prepared text ("data.dir=..."), or a text, which is
-/// prepared into a folder that its content names. Throws UserError for what is neither, and where `overrides` name other data.
-std::vector<std::string> data_settings(const std::string& data, const std::vector<std::string>& overrides);
-
 /// Throws one UserError with every problem found, those that `also` finds included.
 Resolved resolve(
     const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also = [](const app::RunConfig&) {

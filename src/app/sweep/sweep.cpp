@@ -10,6 +10,7 @@
 #include "app/cli/commands.h"
 #include "app/folder/folder_owner.h"
 #include "app/folder/run_lock.h"
+#include "app/folder/text_folder.h"
 #include "app/settings/run_config.h"
 #include "app/start/resolve.h"
 #include "app/start/session.h"
@@ -70,7 +71,7 @@ bool parse(const Arguments& arguments, Options& options) {
       "  lockstep sweep data/fortunes --layouts \"dp=4;dp=2,tp=2;zero=3\" --out sweeps/layouts\n"
       "docs/sweep.md says how it measures.");
   if (!line.parse(arguments)) return false;
-  if (!data.empty()) std::ranges::copy(settings::data_settings(data, options.words), std::back_inserter(options.words));
+  if (!data.empty()) std::ranges::copy(data_settings(data, options.words), std::back_inserter(options.words));
   return true;
 }
 

@@ -11,6 +11,7 @@
 #include "app/folder/folder_owner.h"
 #include "app/folder/run_folder.h"
 #include "app/folder/run_record.h"
+#include "app/folder/text_folder.h"
 #include "app/gpu/device_option.h"
 #include "app/plan/machine_file.h"
 #include "app/settings/run_layout.h"
@@ -367,7 +368,11 @@ void prepare_data(const RunConfig& config, Log& log) {
   std::vector<Problem> problems =
       check_place(folder, FolderOwner::data, "the data set's folder " + folder, "data.root_path=FOLDER");
   if (!problems.empty()) throw UserError(std::move(problems));
-  data::ensure_dataset({.name = config.data.dataset, .folder = folder, .file = config.data.file}, log);
+  data::ensure_dataset({.name = config.data.dataset,
+                        .folder = folder,
+                        .file = config.data.file,
+                        .tokenizer = [&] { return model_tokenizer(config); }},
+                       log);
 }
 
 }  // namespace lockstep::app

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "app/cli/command_line.h"
+#include "app/folder/text_folder.h"
 #include "app/watch/watch_server.h"
 #include "base/error.h"
 
@@ -48,8 +49,7 @@ std::optional<TrainWords> read_train_words(const Arguments& arguments) {
   if (!line.parse(arguments)) return std::nullopt;
   if (words.watch && *words.watch < 0)
     throw UserError(fmt::format("--watch={}: must be from 0 to 65535", *words.watch), fmt::format("--watch={}", watch_port));
-  if (!data.empty())
-    std::ranges::copy(settings::data_settings(data, words.sources.overrides), std::back_inserter(words.sources.overrides));
+  if (!data.empty()) std::ranges::copy(data_settings(data, words.sources.overrides), std::back_inserter(words.sources.overrides));
   return words;
 }
 

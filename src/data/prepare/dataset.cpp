@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -44,24 +45,35 @@ bool same_text(const io::Path& folder, const io::Path& file) {
 
 bool has_tokens(const io::Path& folder) { return is_prepared(folder) || io::exists(folder / "train.bin"); }
 
+// What options of `prepare` mend, it mends in the same folder.
+UserError told_by_command(const UserError& error, const PrepareOptions& options) {
+  std::vector<Problem> problems = error.problems();
+  std::vector<std::string> words{"prepare", options.input, "--out", options.out.string()};
+  if (options.choice)
+    words.insert(words.end() - 2, {"--tokenizer", "hf:" + (options.choice->path.empty() ? "FOLDER" : options.choice->path)});
+  for (Problem& problem : problems) {
+    const auto speaks_of = [&](std::string_view words) { return problem.remedy.find(words) != std::string::npos; };
+    if (speaks_of("lockstep prepare") || (!speaks_of("--") && !speaks_of("template"))) continue;
+    problem.remedy += fmt::format(". These are options of {}, and then train as before", own_command(words));
+  }
+  return UserError(std::move(problems));
+}
+
 // What `prepare` prints of a text says nothing to who only wants to train on it.
-void prepare_text(const io::Path& text, const FolderLock& lock, Log& log) {
+void prepare_text(const io::Path& text, const DatasetRequest& request, const FolderLock& lock, Log& log) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> nowhere(std::fopen("/dev/null", "w"), std::fclose);
-  log.info(fmt::format("Preparing {} in {}", text.string(), lock.folder().string()));
+  const PrepareOptions options{.input = text.string(),
+                               .tokenizer = own_tokenizer(text).name,
+                               .choice = request.file ? request.tokenizer() : std::nullopt,
+                               .out = lock.folder(),
+                               .lock = &lock,
+                               .facts = nowhere.get()};
+  log.info(fmt::format("Preparing {} in {}{}", text.string(), lock.folder().string(),
+                       options.choice ? ", with the model's tokenizer" : ""));
   try {
-    prepare({.input = text.string(),
-             .tokenizer = own_tokenizer(text).name,
-             .out = lock.folder(),
-             .lock = &lock,
-             .facts = nowhere.get()},
-            log);
+    prepare(options, log);
   } catch (const UserError& error) {
-    std::vector<Problem> problems = error.problems();
-    for (Problem& problem : problems) {
-      if (problem.remedy.find("--") != problem.remedy.npos && problem.remedy.find("lockstep prepare") == problem.remedy.npos)
-        problem.remedy += fmt::format("; these are options of lockstep prepare {} --out FOLDER", shell_words({text.string()}));
-    }
-    throw UserError(std::move(problems));
+    throw told_by_command(error, options);
   }
 }
 
@@ -120,7 +132,7 @@ void ensure_dataset(const DatasetRequest& request, Log& log) {
   }
   const FolderLock lock(request.folder, request.wait_seconds, log);
   if (done()) return;  // by the process that had the lock before
-  prepare_text(request.file ? io::Path(*request.file) : shakespeare(request, log), lock, log);
+  prepare_text(request.file ? io::Path(*request.file) : shakespeare(request, log), request, lock, log);
 }
 
 }  // namespace lockstep::data

@@ -3,10 +3,12 @@
 // A data set by name: what is missing is downloaded and prepared.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "base/log.h"
+#include "data/tokenizer_choice.h"
 #include "io/file.h"
 
 namespace lockstep::data {
@@ -17,6 +19,8 @@ struct DatasetRequest {
   std::optional<std::string> file = {};  ///< a local text to prepare it from
   std::string url = {};                  ///< empty: where the named text is
   double wait_seconds = 1800;            ///< for another process that prepares the folder
+  /// That of the model which is to read `file`; nothing: own_tokenizer().
+  std::function<std::optional<TokenizerChoice>()> tokenizer = [] { return std::nullopt; };
 };
 
 /// The tokenizer of a text for which none is named: characters, above 5 MB a BPE of its own.
@@ -27,9 +31,9 @@ struct OwnTokenizer {
 OwnTokenizer own_tokenizer(const io::Path& text);
 
 /// Sees to it that `folder` holds token files. Files that are there stay, unless `file` is another text than theirs. Otherwise
-/// they are prepared by own_tokenizer(): from `file`, or for shakespeare_char from the folder's input.txt, downloaded when it is
-/// not there. One of several processes prepares them and the others wait. Throws UserError when there is no network, what arrived
-/// is not the text, or no address of the data set is known.
+/// they are prepared: from `file`, or for shakespeare_char from the folder's input.txt, downloaded when it is not there. One of
+/// several processes prepares them and the others wait. Throws UserError when there is no network, what arrived is not the text,
+/// or no address of the data set is known. Where the text needs options of `prepare`, the error names its command.
 void ensure_dataset(const DatasetRequest& request, Log& log);
 
 }  // namespace lockstep::data

@@ -15,7 +15,7 @@
 
 namespace lockstep::data {
 
-FolderLock::FolderLock(const io::Path& folder, double seconds, Log& log) : folder_(folder) {
+FolderLock::FolderLock(const io::Path& folder, double seconds, Log& log) : folder_(folder), made_(!io::exists(folder)) {
   io::make_folders(folder);
   descriptor_ = io::uninterrupted([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (descriptor_ < 0) io::throw_file_error(errno, "open the folder", folder);
@@ -33,6 +33,9 @@ FolderLock::FolderLock(const io::Path& folder, double seconds, Log& log) : folde
                   "wait for it, end it, or choose another folder");
 }
 
-FolderLock::~FolderLock() { ::close(descriptor_); }
+FolderLock::~FolderLock() {
+  if (made_ && exclusive_) ::rmdir(folder_.c_str());  // does nothing where something was prepared
+  ::close(descriptor_);
+}
 
 }  // namespace lockstep::data

@@ -9,8 +9,8 @@ namespace lockstep::data {
 
 class FolderLock {
  public:
-  /// Makes the folder where there is none. Waits for another process that has the lock, and says so, at most `seconds`; then
-  /// throws UserError. Where the file system has no locks it is held by name only.
+  /// Makes the folder where there is none, for as long as nothing is in it. Waits for another process that has the lock, and says
+  /// so, at most `seconds`; then throws UserError. Where the file system has no locks it is held by name only.
   FolderLock(const io::Path& folder, double seconds, Log& log);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
@@ -23,7 +23,7 @@ class FolderLock {
  private:
   io::Path folder_;
   int descriptor_ = -1;
-  bool exclusive_ = false;
+  bool made_, exclusive_ = false;
 };
 
 }  // namespace lockstep::data

@@ -46,7 +46,7 @@ void refuse_options_of_pairs(const PrepareOptions& options) {
 // Where a published tokenizer's chat template and special tokens are; empty: nowhere.
 io::Path folder_of_tokenizer(const TokenizerChoice& choice) {
   using Kind = TokenizerChoice::Kind;
-  if (choice.kind == Kind::hf && !io::is_folder(choice.path)) return io::folder_of(choice.path);
+  if (choice.kind == Kind::hf && !choice.path.empty() && !io::is_folder(choice.path)) return io::folder_of(choice.path);
   return choice.path;
 }
 

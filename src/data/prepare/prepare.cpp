@@ -368,7 +368,7 @@ class Preparation {
 
 PrepareResult prepare(const PrepareOptions& options, Log& log) {
   const double start = now_seconds();
-  const TokenizerChoice choice = tokenizer_choice(options.tokenizer);
+  const TokenizerChoice choice = options.choice ? *options.choice : tokenizer_choice(options.tokenizer);
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(choice);
   const TextRules rules{
       .format = options.format, .utf8 = choice.kind == TokenizerChoice::Kind::characters, .binary = options.binary};

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "base/log.h"
@@ -13,14 +14,16 @@
 #include "data/prepare/folder_lock.h"
 #include "data/text/source.h"
 #include "data/token_description.h"
+#include "data/tokenizer_choice.h"
 #include "io/file.h"
 #include "io/space.h"
 
 namespace lockstep::data {
 
 struct PrepareOptions {
-  std::string input = {};          ///< a file, a pipe, a folder or "-": standard input
-  std::string tokenizer = "char";  ///< a name of tokenizer_choice.h
+  std::string input = {};                      ///< a file, a pipe, a folder or "-": standard input
+  std::string tokenizer = "char";              ///< a name of tokenizer_choice.h
+  std::optional<TokenizerChoice> choice = {};  ///< in its place
   TextFormat format = TextFormat::automatic;
   bool binary = false;               ///< any file's bytes as they are: neither looked at nor unpacked
   io::Path out = {};                 ///< the folder for the three files; made when it is not there

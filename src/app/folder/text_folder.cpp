@@ -1,0 +1,125 @@
+#include "app/folder/text_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "app/folder/folder_owner.h"
+#include "app/settings/source_shape.h"
+#include "base/error.h"
+#include "base/shell.h"
+#include "checkpoint/find.h"
+#include "data/token_description.h"
+#include "io/file.h"
+#include "io/sha256.h"
+
+namespace lockstep::app {
+namespace {
+
+/// "book-" of "texts/book.txt".
+std::string beginning_of_name(const std::string& text) {
+  const std::string name = io::Path(text).filename().string();
+  return name.substr(0, name.find('.', 1)) + "-";
+}
+
+bool is_settings(const std::string& name) { return name.ends_with(".toml") || name.ends_with(".yaml") || name.ends_with(".yml"); }
+
+std::string kind_of(const std::string& folder) {
+  const FolderOwner owner = owner_of(folder);
+  return owner == FolderOwner::nobody ? "a folder" : std::string(name_of(owner));
+}
+
+/// What a folder without prepared text may be meant for.
+std::string remedy_for(const std::string& folder) {
+  const FolderOwner owner = owner_of(folder);
+  if (owner == FolderOwner::run) return "go on with it: " + own_command({"train", "log.dir=" + folder, "train.init_from=resume"});
+  if (owner == FolderOwner::model || owner == FolderOwner::checkpoint)
+    return "begin with it: " + own_command({"train", "TEXT", "train.init_from=" + folder});
+  return "prepare its texts: " + own_command({"prepare", folder, "--out", "data/NAME"});
+}
+
+/// Whether the data set is named as data_settings() does: "book-ae359642".
+bool is_named_by_text(const RunConfig& config) {
+  const std::string& name = config.data.dataset;
+  const std::string beginning = beginning_of_name(*config.data.file);
+  return name.starts_with(beginning) && name.size() == beginning.size() + 8 &&
+         name.find_first_not_of("0123456789abcdef", beginning.size()) == std::string::npos;
+}
+
+[[noreturn]] void refuse_unknown_tokenizer(const RunConfig& config, const std::string& why) {
+  throw UserError(
+      fmt::format("train.init_from = {}: {}, so nothing says what its tokens mean", config.train.init_from.text, why),
+      fmt::format("prepare the text with the tokenizer that the model was trained with: {}, then train DATA",
+                  own_command({"prepare", config.data.file.value_or("TEXT"), "--tokenizer", "hf:FILE", "--out", "DATA"})));
+}
+
+data::TokenizerChoice choice_of(const Json& described, const io::Path& folder) {
+  return {.kind = data::TokenizerChoice::Kind::hf, .path = folder.string(), .described = described};
+}
+
+/// The same ids have the same file.
+std::string file_of(const Json& described) { return data::make_tokenizer(described)->tokenizer_json(); }
+
+}  // namespace
+
+std::vector<std::string> data_settings(const std::string& data, const std::vector<std::string>& overrides) {
+  std::vector<Problem> problems;
+  for (const std::string& word : overrides) {
+    if (word.starts_with("data.dir=") || word.starts_with("data.file=") || word.starts_with("data.dataset=") ||
+        word.starts_with("--dataset="))
+      problems.push_back({fmt::format("DATA is given twice: {} and {}", data, word), "give one of them"});
+  }
+  const bool file = io::exists(data) && !io::is_folder(data);
+  if (data == "-" || (file && io::is_special(data))) {
+    problems.push_back({fmt::format("{} is no file: a training reads its text again and again", data),
+                        "lockstep prepare - --out data/NAME prepares what a pipe brings"});
+  } else if (!io::exists(data)) {
+    problems.push_back({fmt::format("{}: there is no such text or folder", data),
+                        "name a text, or a folder that lockstep prepare TEXT --out FOLDER made"});
+  } else if (!file && !data::is_prepared(data) && !io::exists(io::Path(data) / "train.bin")) {
+    problems.push_back({fmt::format("{} is {}, and has no prepared text", data, kind_of(data)), remedy_for(data)});
+  } else if (file && is_settings(data)) {
+    problems.push_back({fmt::format("{} has settings, by its name, and no text to train on", data),
+                        fmt::format("{}; a text of this name is prepared first: {}",
+                                    data.ends_with(".toml") ? "--config " + data : "settings are TOML: --config FILE.toml",
+                                    own_command({"prepare", data, "--out", "data/NAME"}))});
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+  if (!file) return {"data.dir=" + data};
+  // A run that goes on has the folder that the text was prepared into.
+  return {"data.dir=null", "data.file=" + data,
+          fmt::format("data.dataset={}{:.8}", beginning_of_name(data), io::sha256_of_file(data))};
+}
+
+std::optional<data::TokenizerChoice> model_tokenizer(const RunConfig& config) {
+  const std::string& from = config.train.init_from.text;
+  if (settings::starts_from_published(config)) {
+    const data::PublishedTokenizer found = data::find_published_tokenizer(from);
+    if (!found.tokenizer) refuse_unknown_tokenizer(config, found.fault);
+    return choice_of(found.tokenizer->describe(), io::is_folder(from) ? from : "");
+  }
+  const bool begins = starts_from_folder(config);
+  const std::string run = begins ? from : run_folder(config, "");
+  if (!begins && (!may_resume(config) || !checkpoint::has_checkpoints(run))) return std::nullopt;
+  const Json facts = checkpoint::choose_checkpoint(run, begins ? "best" : "last").manifest.run;
+  const Json* tokenizer = facts.is_object() ? facts.find("tokenizer") : nullptr;
+  if (tokenizer != nullptr) return choice_of(*tokenizer, "");
+  if (begins) refuse_unknown_tokenizer(config, "it has no tokenizer");
+  return std::nullopt;
+}
+
+void name_text_folder(RunConfig& config) {
+  if (!config.data.file || config.data.dir || !is_named_by_text(config)) return;
+  const std::optional<data::TokenizerChoice> model = model_tokenizer(config);
+  if (!model) return;
+  const std::string file = file_of(model->described);
+  if (const io::Path folder = data_folder(config); io::is_folder(folder)) {
+    const std::optional<data::TokenDescription> there = data::read_description(folder);
+    if (there && file_of(there->tokenizer) == file) return;
+  }
+  config.data.dataset += fmt::format("-{:.8}", io::sha256_of_text(file));
+}
+
+}  // namespace lockstep::app
