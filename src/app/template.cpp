@@ -23,8 +23,9 @@ struct TemplateOptions {
 
 bool parse(const Arguments& arguments, TemplateOptions& options) {
   CommandLine line("template", "Print the text that a chat template makes of messages, and nothing else.");
-  line.positional("TEMPLATE", options.from,
-                  "a template's file, a tokenizer_config.json, the folder of a model, or one of: chatml, llama3, zephyr");
+  line.positional(
+      "TEMPLATE", options.from,
+      "a template's file, a tokenizer_config.json, the folder of a model, a GGUF file, or one of: chatml, llama3, zephyr");
   line.positional(
       "MESSAGES", options.messages,
       "a JSON file: a list of messages, or an object with \"messages\" whose other members the template reads, too (\"tools\")");

@@ -341,25 +341,4 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
   return config;
 }
 
-Json named_tokens(const Json& pairs) {
-  constexpr std::int64_t unknown = 2, control = 3, user = 4;  // llama.h, enum llama_token_type
-  constexpr auto names = std::to_array<std::pair<const char*, const char*>>(
-      {{"bos_token", "bos"}, {"eos_token", "eos"}, {"unk_token", "unknown"}, {"pad_token", "padding"}});
-  const auto list = [&](const char* key) {
-    const Json* value = pairs.find(key);
-    return value != nullptr && value->is_array() ? value->array() : Json::Array{};
-  };
-  const Json::Array tokens = list("tokenizer.ggml.tokens"), types = list("tokenizer.ggml.token_type");
-  Json named(Json::Object{});
-  for (const auto& [name, use] : names) {
-    const Json* id = pairs.find(fmt::format("tokenizer.ggml.{}_token_id", use));
-    if (id == nullptr || !id->is_int() || id->integer() < 0 || id->integer() >= std::min(std::ssize(tokens), std::ssize(types)))
-      continue;
-    const Json &token = tokens[static_cast<std::size_t>(id->integer())], &type = types[static_cast<std::size_t>(id->integer())];
-    if (token.is_string() && type.is_int() && (type.integer() == unknown || type.integer() == control || type.integer() == user))
-      named.set(name, token);
-  }
-  return named;
-}
-
 }  // namespace lockstep::arch::gguf

@@ -70,10 +70,6 @@ struct TensorFacts {
 /// odds with each other or not known.
 Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view what);
 
-/// The texts of the tokens that have a use, as tokenizer_config.json names them: "bos_token". Tokens that no tokenizer finds in a
-/// text are left out: transformers would make another token of their text.
-Json named_tokens(const Json& pairs);
-
 /// The content of rope_factors_name; empty where angles are not scaled.
 std::vector<float> rope_factors(const ModelConfig& config);
 

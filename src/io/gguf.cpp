@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <unordered_set>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -245,6 +246,28 @@ void put_value(std::string& bytes, const Json& value, Value type) {
   for (const Json& one : all) put_value(bytes, one, inner);
 }
 
+/// The texts of the tokens that have a use, as tokenizer_config.json names them.
+Json named_tokens(const Json& pairs) {
+  constexpr std::int64_t unknown = 2, control = 3, user = 4;  // llama.h, enum llama_token_type
+  constexpr auto names = std::to_array<std::pair<const char*, const char*>>(
+      {{"bos_token", "bos"}, {"eos_token", "eos"}, {"unk_token", "unknown"}, {"pad_token", "padding"}});
+  const auto list = [&](const char* key) {
+    const Json* value = pairs.find(key);
+    return value != nullptr && value->is_array() ? value->array() : Json::Array{};
+  };
+  const Json::Array tokens = list("tokenizer.ggml.tokens"), types = list("tokenizer.ggml.token_type");
+  Json named(Json::Object{});
+  for (const auto& [name, use] : names) {
+    const Json* id = pairs.find(fmt::format("tokenizer.ggml.{}_token_id", use));
+    if (id == nullptr || !id->is_int() || id->integer() < 0 || id->integer() >= std::min(std::ssize(tokens), std::ssize(types)))
+      continue;
+    const Json &token = tokens[static_cast<std::size_t>(id->integer())], &type = types[static_cast<std::size_t>(id->integer())];
+    if (token.is_string() && type.is_int() && (type.integer() == unknown || type.integer() == control || type.integer() == user))
+      named.set(name, token);
+  }
+  return named;
+}
+
 }  // namespace
 
 const GgufType& gguf_type(std::string_view name) {
@@ -337,6 +360,20 @@ std::string gguf_header_bytes(const Gguf& file) {
   }
   bytes.resize(static_cast<std::size_t>(round_up(std::ssize(bytes), usual_alignment)), '\0');
   return bytes;
+}
+
+Json texts_of_gguf(const Json& pairs) {
+  Json texts(Json::Object{});
+  for (const auto& [key, file] : {std::pair("tokenizer.chat_template", "chat_template.jinja"),
+                                  {"tokenizer.chat_template.tool_use", "additional_chat_templates/tool_use.jinja"}}) {
+    if (const Json* text = pairs.find(key); text != nullptr && text->is_string()) texts.set(file, *text);
+  }
+  if (const Json tokens = named_tokens(pairs); !tokens.object().empty()) {
+    Json config(Json::Object{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}});
+    for (const auto& [name, token] : tokens.object()) config.set(name, token);
+    texts.set("tokenizer_config.json", config.dump(2) + "\n");
+  }
+  return texts;
 }
 
 }  // namespace lockstep::io

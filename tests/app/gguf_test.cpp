@@ -114,6 +114,8 @@ TEST_F(GgufCommand, TakesTheChatTemplateAlong) {
     return inspect_facts(at(name), false, team).at("metadata");
   };
   io::replace_file(folder_ / "hf/chat_template.jinja", "{{ bos_token + '<|im_start|>' + messages[0].content }}");
+  io::make_folders(folder_ / "hf/additional_chat_templates");
+  io::replace_file(folder_ / "hf/additional_chat_templates/tool_use.jinja", "{{ tools }}");
   Json config = Json::parse(file("hf/config.json"));
   config.set("bos_token_id", config.at("eos_token_id"));
   io::replace_file(folder_ / "hf/config.json", config.dump());
@@ -125,6 +127,8 @@ TEST_F(GgufCommand, TakesTheChatTemplateAlong) {
   convert("chat.gguf", "in");
   convert("in", "out");
   EXPECT_EQ(file("out/chat_template.jinja"), file("hf/chat_template.jinja"));
+  EXPECT_EQ(file("out/additional_chat_templates/tool_use.jinja"), "{{ tools }}");
+  fs::remove_all(folder_ / "hf/additional_chat_templates");
   for (const char* token : {"bos_token", "eos_token"})
     EXPECT_EQ(Json::parse(file("out/tokenizer_config.json")).at(token).string(), "<|endoftext|>") << "which the template writes";
   // Others have it in tokenizer_config.json, with whether a text begins with a token.
@@ -132,9 +136,10 @@ TEST_F(GgufCommand, TakesTheChatTemplateAlong) {
   fs::remove(folder_ / "Modelfile");
   io::replace_file(
       folder_ / "hf/tokenizer_config.json",
-      R"({"add_bos_token": true, "chat_template": [{"name": "x", "template": "a"}, {"name": "default", "template": "b"}]})");
+      R"({"add_bos_token": true, "chat_template": [{"name": "tool_use", "template": "a"}, {"name": "default", "template": "b"}]})");
   convert("hf", "list.gguf");
   EXPECT_EQ(pairs("list.gguf").at(key).string(), "b");
+  EXPECT_EQ(pairs("list.gguf").at(key + ".tool_use").string(), "a");
   EXPECT_TRUE(pairs("list.gguf").at("tokenizer.ggml.add_bos_token").boolean());
   EXPECT_EQ(file("Modelfile").find("TEMPLATE"), std::string::npos) << "Ollama takes the file's own";
 }

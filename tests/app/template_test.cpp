@@ -6,6 +6,8 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/process.h"
+#include "io/file.h"
+#include "io/gguf.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {
@@ -48,6 +50,26 @@ TEST_F(TemplateCommand, PrintsTheTextAndNothingElse) {
   EXPECT_EQ(plain.err, "");
   EXPECT_EQ(run({"--prompt"}).out, plain.out + "<assistant>");
   EXPECT_EQ(run({"--set", "day=true", "--date", "2026-11-25", "--set", "mood=so so"}).out, plain.out + "25 Nov 2026so so");
+}
+
+TEST_F(TemplateCommand, TakesTemplateAndTokensOfAGgufFile) {
+  io::Gguf file;
+  file.pairs = Json::Object{{"tokenizer.chat_template", "{{ bos_token }}{{ messages[0].content }}"},
+                            {"tokenizer.chat_template.tool_use", "{{ tools[0] }}{{ eos_token }}"},
+                            {"tokenizer.ggml.tokens", Json::Array{"<a>", "<b>"}},
+                            {"tokenizer.ggml.token_type", Json::Array{3, 3}},
+                            {"tokenizer.ggml.bos_token_id", 0},
+                            {"tokenizer.ggml.eos_token_id", 1}};
+  io::replace_file(at("x.gguf"), io::gguf_header_bytes(file));
+  const Printed plain = printed_of({"template", at("x.gguf"), at("m.json")});
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(plain.out, "<a>Hi ü");
+  EXPECT_EQ(printed_of({"template", at("x.gguf"), at("m.json"), "--set", "tools=[7]"}).out, "7<b>");
+  file.pairs = Json::Object{{"general.architecture", "llama"}};
+  io::replace_file(at("x.gguf"), io::gguf_header_bytes(file));
+  const Printed none = printed_of({"template", at("x.gguf"), at("m.json")});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("x.gguf: it has no chat_template"), std::string::npos) << none.err;
 }
 
 TEST_F(TemplateCommand, PrintsWhatIsTaughtAsJson) {

@@ -345,19 +345,5 @@ TEST(GgufKeys, AreNotWrittenWithoutWhatTheyCannotSay) {
   }
 }
 
-// A GGUF file names tokens by their ids, tokenizer_config.json by their texts.
-TEST(GgufTokens, ThatAreFoundInTextsHaveNames) {
-  Json pairs(Json::Object{{"tokenizer.ggml.tokens", Json::Array{"a", "<s>", "</s>", "<unk>", "<pad>"}},
-                          {"tokenizer.ggml.token_type", Json::Array{1, 3, 4, 2, 5}},
-                          {"tokenizer.ggml.bos_token_id", 1},
-                          {"tokenizer.ggml.eos_token_id", 2},
-                          {"tokenizer.ggml.unknown_token_id", 3},
-                          {"tokenizer.ggml.padding_token_id", 4}});
-  EXPECT_EQ(named_tokens(pairs).dump(), R"({"bos_token":"<s>","eos_token":"</s>","unk_token":"<unk>"})") << "no unused one";
-  pairs.set("tokenizer.ggml.bos_token_id", 0).set("tokenizer.ggml.eos_token_id", 5).set("tokenizer.ggml.unknown_token_id", -1);
-  EXPECT_EQ(named_tokens(pairs).dump(), "{}");
-  EXPECT_EQ(named_tokens(Json::Object{{"tokenizer.ggml.bos_token_id", 0}}).dump(), "{}");
-}
-
 }  // namespace
 }  // namespace lockstep::arch::gguf

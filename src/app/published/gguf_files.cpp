@@ -35,19 +35,19 @@ Json file_of(const Texts& texts, std::string_view name) {
 }
 const Json* member_of(const Json& json, std::string_view key) { return json.is_object() ? json.find(key) : nullptr; }
 
-/// The file's own, or the one that tokenizer_config.json has, alone or as "default" among others.
-std::string chat_template(const Texts& texts, const Json& tokenizer_config) {
-  const auto file = std::ranges::find(texts, "chat_template.jinja", &Texts::value_type::first);
-  if (file != texts.end()) return file->second;
+/// The template of that file, or the one that tokenizer_config.json has by this name among others, or alone as "default".
+std::string chat_template(const Texts& texts, const Json& tokenizer_config, std::string_view file, std::string_view named) {
+  const auto own = std::ranges::find(texts, file, &Texts::value_type::first);
+  if (own != texts.end()) return own->second;
   const Json* said = member_of(tokenizer_config, "chat_template");
   if (said != nullptr && said->is_array()) {
     for (const Json& one : said->array()) {
       const Json *name = member_of(one, "name"), *text = member_of(one, "template");
-      if (name != nullptr && text != nullptr && name->is_string() && name->string() == "default" && text->is_string())
+      if (name != nullptr && text != nullptr && name->is_string() && name->string() == named && text->is_string())
         return text->string();
     }
   }
-  return said != nullptr && said->is_string() ? said->string() : "";
+  return said != nullptr && said->is_string() && named == "default" ? said->string() : "";
 }
 
 std::string modelfile_of(const std::string& chat, const data::Tokenizer* tokenizer, const std::vector<std::int64_t>& ends) {
@@ -106,8 +106,11 @@ GgufFiles gguf_files(const Json& run, const arch::ModelConfig& config, Log& log)
   }
   // llama.cpp begins texts with this one; config.json may name another than the tokenizer takes.
   if (begins && !front.empty()) files.pairs.set("tokenizer.ggml.bos_token_id", std::int64_t{front.front()});
-  const std::string chat = chat_template(extras.texts, tokenizer_config);
+  const std::string chat = chat_template(extras.texts, tokenizer_config, "chat_template.jinja", "default");
   if (!chat.empty()) files.pairs.set("tokenizer.chat_template", chat);
+  const std::string tools = chat_template(extras.texts, tokenizer_config, "additional_chat_templates/tool_use.jinja", "tool_use");
+  if (!tools.empty())
+    files.pairs.set("tokenizer.chat_templates", Json::Array{"tool_use"}).set("tokenizer.chat_template.tool_use", tools);
   files.modelfile =
       modelfile_of(chat, tokenizer.get(), arch::huggingface::token_ids(extras.generation, "eos_token_id", "config.json"));
   return files;

@@ -171,13 +171,7 @@ void Folder::open_gguf() {
   facts.head = content.find("output.weight") != nullptr;
   facts.biases = content.find("blk.0.attn_output.bias") != nullptr;
   config_ = gguf::config_of(content.pairs, facts, what);
-  if (const Json* text = content.pairs.find("tokenizer.chat_template"); text != nullptr && text->is_string())
-    texts_.set(chat_template_file, *text);
-  if (const Json tokens = gguf::named_tokens(content.pairs); !tokens.object().empty()) {
-    Json config(Json::Object{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}});
-    for (const auto& [name, token] : tokens.object()) config.set(name, token);
-    texts_.set(tokenizer_config_file, config.dump(2) + "\n");
-  }
+  texts_ = io::texts_of_gguf(content.pairs);
 }
 
 const Folder::Stored* Folder::find(std::string_view name) const {

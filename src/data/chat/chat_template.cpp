@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text/visible.h"
+#include "io/gguf.h"
 
 namespace lockstep::data {
 namespace {
@@ -154,6 +155,10 @@ ChatTemplate ChatTemplate::open(const std::string& file_or_name) {
   if (io::is_folder(path)) {
     if (!is_in(path)) io::read_document(path / config_file, most_bytes);  // says what is missing
     return demand(find_in(path), path / config_file);
+  }
+  if (io::is_gguf(path)) {
+    const Json pairs = io::parse_gguf(io::FileBytes(path), path.string()).pairs;
+    return demand(from_texts(io::texts_of_gguf(pairs), path.string()), path);
   }
   io::Path folder = io::folder_of(path);
   if (path.filename() == config_file) {
