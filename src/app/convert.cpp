@@ -201,7 +201,7 @@ void to_gguf(const ConvertOptions& options, Team& team, Log& log) {
   }
   model.adapter = {};
   const GgufFiles files = gguf_files(run, model, log);
-  const huggingface::GgufOptions wanted{.type = type_of(options.gguf_type), .pairs = files.pairs};
+  const huggingface::GgufOptions wanted{.type = type_of(options.gguf_type), .pairs = files.pairs, .facts = files.facts};
   const huggingface::ExportReport written = weights ? huggingface::export_gguf(*weights, options.to, wanted, team)
                                                     : huggingface::export_gguf(*reader, options.to, wanted, team);
   write_modelfile(options.to, files.modelfile, log);

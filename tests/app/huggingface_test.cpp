@@ -318,6 +318,9 @@ TEST_F(HuggingFace, AModelReadsAsFarAsBeforeBehindShorterWindows) {
   EXPECT_EQ(positions("long", "long_back"), 30);
   tune("again", "short_back", "6");
   EXPECT_EQ(positions("again", "again_back"), 24);
+  ASSERT_EQ(lockstep({"convert", at("again"), at("again.gguf")}).code, 0);
+  ASSERT_EQ(lockstep({"convert", at("again.gguf"), at("from_gguf")}).code, 0);
+  EXPECT_EQ(positions("from_gguf", "gguf_back"), 24);
 }
 
 TEST_F(HuggingFace, RefusesAndLeavesNothingBehind) {

@@ -84,7 +84,7 @@ GgufFiles gguf_files(const Json& run, const arch::ModelConfig& config, Log& log)
   const checkpoint::huggingface::ExportOptions extras = published_extras(run);
   const Json* described = member_of(run, "tokenizer");
   const std::unique_ptr<data::Tokenizer> tokenizer = described != nullptr ? data::make_tokenizer(*described) : nullptr;
-  GgufFiles files{.pairs = Json::Object{{"tokenizer.ggml.model", "none"}}, .modelfile = {}};
+  GgufFiles files{.pairs = Json::Object{{"tokenizer.ggml.model", "none"}}, .modelfile = {}, .facts = extras.generation};
   try {
     if (tokenizer) {
       files.pairs = data::gguf_of_tokenizer(*tokenizer, config.vocabulary);

@@ -13,6 +13,7 @@ namespace lockstep::app {
 struct GgufFiles {
   Json pairs;             ///< the file's tokenizer, its special tokens and its chat template
   std::string modelfile;  ///< behind its line FROM
+  Json facts;             ///< of the published model, for its config.json
 };
 
 /// What the file has, by a manifest's `run` (published_files.h). Warns where llama.cpp does not have the tokenizer, or computes

@@ -174,10 +174,11 @@ void for_each_piece(const Reader& reader, const names::TensorTable& table, Team&
   }
 }
 
-// Whether a model reads further than the windows of its last training: one without learned positions does.
-bool reads_on(const Json& config, const Json& positions) {
-  const Json* windows = config.find(positions_key);
-  return windows != nullptr && positions.is_int() && positions.integer() > windows->integer();
+// One without learned positions reads on.
+void keep_positions(Json& config, const Json& facts) {
+  const Json *const windows = config.find(positions_key), *const positions = facts.find(positions_key);
+  if (windows != nullptr && positions != nullptr && positions->is_int() && positions->integer() > windows->integer())
+    config.set(positions_key, *positions);
 }
 
 ExportReport export_model(const Reader& reader, const io::Path& folder, const ExportOptions& options, Team& team) {
@@ -204,8 +205,9 @@ ExportReport export_model(const Reader& reader, const io::Path& folder, const Ex
   Json json = names::to_json(config, family);
   json.set("torch_dtype", torch_name(type));
   for (const auto& [key, value] : options.generation.object()) {
-    if (key != positions_key || reads_on(json, value)) json.set(key, value);
+    if (key != positions_key) json.set(key, value);
   }
+  keep_positions(json, options.generation);
   io::replace_file(target.path() / config_file, json.dump(2) + "\n");
   for (const auto& [name, text] : options.texts) {
     io::make_folders(io::folder_of(target.path() / name));

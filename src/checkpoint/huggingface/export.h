@@ -23,6 +23,9 @@ struct ExportOptions {
 
 /// The member of config.json that says how far a model reads.
 inline constexpr const char* positions_key = "max_position_embeddings";
+/// A config.json reads as far as the published model, whose `facts` may have the member, where windows of its last training were
+/// shorter.
+void keep_positions(Json& config, const Json& facts);
 
 struct ExportReport {
   std::uint64_t bytes = 0;  ///< of the weights' files

@@ -32,7 +32,7 @@ using EachPiece = std::function<void(const names::TensorTable& table, const Weig
 
 class GgufFile {
  public:
-  GgufFile(const arch::ModelConfig& config, ElementType type, const Json& pairs)
+  GgufFile(const arch::ModelConfig& config, ElementType type, const GgufOptions& options)
       : config_(config),
         family_(names::family_of(config)),
         json_(names::to_json(config, family_)),
@@ -40,10 +40,11 @@ class GgufFile {
         table_(names::tensor_table(config, family_)),
         factors_(arch::gguf::rope_factors(config)),
         type_(type) {
+    keep_positions(json_, options.facts);
     content_.pairs = arch::gguf::pairs_of(config, json_);
     content_.pairs.set("general.file_type", file_types[static_cast<std::size_t>(type)].code);
     if (type == ElementType::q8_0) content_.pairs.set("general.quantization_version", quantization_version);
-    for (const auto& [key, value] : pairs.object()) content_.pairs.set(key, value);
+    for (const auto& [key, value] : options.pairs.object()) content_.pairs.set(key, value);
     for (const names::Parameter& parameter : table_.parameters) {
       for (std::vector<StoredPart>& parts = parts_.emplace_back(); const names::Part& part : parameter.parts)
         parts.push_back(place(part, parameter.positions));
@@ -103,10 +104,11 @@ class GgufFile {
   std::vector<std::vector<StoredPart>> parts_;  ///< by parameter
 };
 
-ExportReport write_file(const arch::ModelConfig& config, ElementType type, const io::Path& path, const Json& pairs,
+ExportReport write_file(const arch::ModelConfig& config, ElementType stored, const io::Path& path, const GgufOptions& options,
                         const EachPiece& each_piece) {
   demand_new(path);
-  GgufFile content(config, type, pairs);
+  const ElementType type = options.type.value_or(stored);
+  GgufFile content(config, type, options);
   io::make_folders(io::folder_of(path));
   io::demand_space(io::folder_of(path), content.bytes(), "the model");
   io::Replacement target(path);
@@ -120,13 +122,13 @@ ExportReport write_file(const arch::ModelConfig& config, ElementType type, const
 ExportReport export_gguf(const Reader& reader, const io::Path& path, const GgufOptions& options, Team& team) {
   const arch::ModelConfig config = arch::model_from_json(reader.manifest().model, reader.folder().string());
   const ElementType stored = stored_type(reader, names::tensor_table(config, names::family_of(config)));
-  return write_file(
-      config, options.type.value_or(stored), path, options.pairs,
-      [&](const names::TensorTable& table, const Weights::Take& take) { for_each_piece(reader, table, team, take); });
+  return write_file(config, stored, path, options, [&](const names::TensorTable& table, const Weights::Take& take) {
+    for_each_piece(reader, table, team, take);
+  });
 }
 
 ExportReport export_gguf(const Weights& weights, const io::Path& path, const GgufOptions& options, Team& team) {
-  return write_file(weights.config(), options.type.value_or(weights.type()), path, options.pairs,
+  return write_file(weights.config(), weights.type(), path, options,
                     [&](const names::TensorTable&, const Weights::Take& take) { weights.for_each_piece(team, take); });
 }
 
