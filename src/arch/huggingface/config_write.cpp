@@ -146,6 +146,11 @@ Json llama_json(const ModelConfig& config, Family family) {
   return json;
 }
 
+/// Whether "attention_bias" and "mlp_bias" say of the family's models which biases they have.
+bool has_biases_by_keys(Family family) {
+  return family == Family::llama || family == Family::smollm3 || family == Family::granite;
+}
+
 /// What the parts of a model with RMSNorm, rotary positions and a gate are published as.
 Family llama_kin(const ModelConfig& config) {
   if (config.activation == ActivationKind::gelu_tanh)
@@ -160,44 +165,65 @@ Family llama_kin(const ModelConfig& config) {
   return config.window > 0 ? Family::mistral : Family::llama;
 }
 
-/// What the family lacks of the model, as settings; empty: nothing.
-std::string lacking(const ModelConfig& config, Family family) {
-  std::string text;
-  const auto lacks = [&](bool wrong, std::string_view part) {
-    if (wrong) text += fmt::format("{}{}", text.empty() ? "" : ", ", part);
-  };
-  const bool granite = family == Family::granite, olmo2 = family == Family::olmo2;
-  const bool by_keys = family == Family::llama || family == Family::smollm3 || granite;
-  const bool gemma = is_gemma(family), gemma3 = family == Family::gemma3;
-  lacks((config.activation == ActivationKind::gelu_tanh) != gemma, gemma ? "model.activation=swiglu" : "model.activation=geglu");
-  lacks(config.qk_norm != (family == Family::qwen3 || gemma3 || olmo2), fmt::format("model.qk_norm={}", config.qk_norm));
-  lacks(config.qk_norm_whole != olmo2, fmt::format("model.qk_norm_whole={}", config.qk_norm_whole));
-  lacks(config.pre_norm == olmo2, fmt::format("model.pre_norm={}", config.pre_norm));
-  lacks(config.residual_scale != 1 && !granite, fmt::format("model.residual_scale={}", config.residual_scale));
-  lacks(config.logit_scale != 1 && !granite, fmt::format("model.logit_scale={}", config.logit_scale));
-  const bool post_norms = has_post_norms(family), caps = post_norms && !olmo2;
-  lacks(config.post_norm != post_norms, fmt::format("model.post_norm={}", config.post_norm));
-  lacks(config.unit_offset != gemma, fmt::format("model.norm_unit_offset={}", config.unit_offset));
+/// Parts of a model that a family lacks, as settings.
+struct Lacking {
+  std::string text = {};
+  void add(bool lacks, std::string_view part) {
+    if (lacks) text += fmt::format("{}{}", text.empty() ? "" : ", ", part);
+  }
+};
+
+void add_norms(const ModelConfig& config, Family family, Lacking& lacking) {
+  const bool gemma = is_gemma(family), olmo2 = family == Family::olmo2;
+  const bool of_heads = family == Family::qwen3 || family == Family::gemma3 || olmo2;
+  lacking.add((config.activation == ActivationKind::gelu_tanh) != gemma,
+              gemma ? "model.activation=swiglu" : "model.activation=geglu");
+  lacking.add(config.qk_norm != of_heads, fmt::format("model.qk_norm={}", config.qk_norm));
+  lacking.add(config.qk_norm_whole != olmo2, fmt::format("model.qk_norm_whole={}", config.qk_norm_whole));
+  lacking.add(config.pre_norm == olmo2, fmt::format("model.pre_norm={}", config.pre_norm));
+  lacking.add(config.post_norm != has_post_norms(family), fmt::format("model.post_norm={}", config.post_norm));
+  lacking.add(config.unit_offset != gemma, fmt::format("model.norm_unit_offset={}", config.unit_offset));
+}
+
+void add_factors(const ModelConfig& config, Family family, Lacking& lacking) {
+  const bool gemma = is_gemma(family), granite = family == Family::granite;
+  const bool caps = family == Family::gemma2 || family == Family::gemma3;
+  lacking.add(config.residual_scale != 1 && !granite, fmt::format("model.residual_scale={}", config.residual_scale));
+  lacking.add(config.logit_scale != 1 && !granite, fmt::format("model.logit_scale={}", config.logit_scale));
   const double length = gemma ? std::sqrt(static_cast<double>(config.width)) : 1;
-  lacks(!granite && std::fabs(config.embedding_scale - length) > 1e-6 * length,
-        fmt::format("model.embedding_scale={}", config.embedding_scale));
+  lacking.add(!granite && std::fabs(config.embedding_scale - length) > 1e-6 * length,
+              fmt::format("model.embedding_scale={}", config.embedding_scale));
+  lacking.add(config.attention_softcap > 0 && family != Family::gemma2, "model.attention_softcap");
+  lacking.add(config.logit_softcap > 0 && !caps, "model.logit_softcap");
   const double scale = 1 / std::sqrt(static_cast<double>(score_divisor(config)));
-  lacks(config.attention_softcap > 0 && family != Family::gemma2, "model.attention_softcap");
-  lacks(config.logit_softcap > 0 && !caps, "model.logit_softcap");
-  lacks(config.attention_scale > 0 && !granite && !(caps && std::fabs(config.attention_scale - scale) <= 1e-12),
-        fmt::format("model.attention_scale={}", config.attention_scale));
-  lacks(has_local_theta(config) && !gemma3, "model.rope_local_theta");
-  lacks(gemma3 && config.window > 0 && !has_local_theta(config), "model.rope_local_theta=0");
-  lacks(config.rope.skip_every > 0 && family != Family::smollm3, "model.rope_skip_every");
-  lacks(config.bias && !by_keys, "model.bias=true");
-  const bool qkv_apart = family == Family::qwen2 ? !config.qkv_bias : config.qkv_bias && !(by_keys && config.bias);
-  lacks(qkv_apart, fmt::format("model.qkv_bias={}", config.qkv_bias));
-  lacks(config.window > 0 && (by_keys || olmo2 || family == Family::gemma), "model.window");
-  lacks(config.global_every > 0 && (family == Family::mistral || family == Family::phi3), "model.global_every");
+  lacking.add(config.attention_scale > 0 && !granite && !(caps && std::fabs(config.attention_scale - scale) <= 1e-12),
+              fmt::format("model.attention_scale={}", config.attention_scale));
+}
+
+void add_positions(const ModelConfig& config, Family family, Lacking& lacking) {
+  const bool gemma3 = family == Family::gemma3, phi3 = family == Family::phi3;
+  lacking.add(has_local_theta(config) && !gemma3, "model.rope_local_theta");
+  lacking.add(gemma3 && config.window > 0 && !has_local_theta(config), "model.rope_local_theta=0");
+  lacking.add(config.rope.skip_every > 0 && family != Family::smollm3, "model.rope_skip_every");
+  lacking.add(config.window > 0 && (has_biases_by_keys(family) || family == Family::olmo2 || family == Family::gemma),
+              "model.window");
+  lacking.add(config.global_every > 0 && (family == Family::mistral || phi3), "model.global_every");
   const bool longrope = config.rope.scaling == RopeScaling::longrope;
-  lacks(family == Family::phi3 && config.rope.scaling != RopeScaling::none && !longrope, "model.rope_scaling");
-  lacks(family == Family::phi3 && config.heads * config.head_size != config.width, "model.head_dim");
-  return text;
+  lacking.add(phi3 && config.rope.scaling != RopeScaling::none && !longrope, "model.rope_scaling");
+  lacking.add(phi3 && config.heads * config.head_size != config.width, "model.head_dim");
+}
+
+/// What the family lacks of the model; empty: nothing.
+std::string lacking_of(const ModelConfig& config, Family family) {
+  Lacking lacking;
+  add_norms(config, family, lacking);
+  add_factors(config, family, lacking);
+  add_positions(config, family, lacking);
+  const bool by_keys = has_biases_by_keys(family);
+  lacking.add(config.bias && !by_keys, "model.bias=true");
+  const bool qkv_apart = family == Family::qwen2 ? !config.qkv_bias : config.qkv_bias && !(by_keys && config.bias);
+  lacking.add(qkv_apart, fmt::format("model.qkv_bias={}", config.qkv_bias));
+  return lacking.text;
 }
 
 Family named_family(const ModelConfig& config) {
@@ -221,7 +247,7 @@ Family family_of(const ModelConfig& config) {
   const bool gate = config.gated && (config.activation == ActivationKind::silu || config.activation == ActivationKind::gelu_tanh);
   if (config.norm == NormKind::rmsnorm && rotary && gate) {
     const Family family = config.family.empty() ? llama_kin(config) : named_family(config);
-    const std::string parts = lacking(config, family);
+    const std::string parts = lacking_of(config, family);
     if (parts.empty()) return family;
     throw UserError(fmt::format("{} has no models with {}", name_of(family), parts),
                     config.family.empty() ? "no family of Hugging Face's has these parts together"
