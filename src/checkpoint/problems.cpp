@@ -4,10 +4,10 @@
 
 namespace lockstep::checkpoint {
 
-void throw_first(std::vector<Problem> problems) {
+void throw_first(std::vector<Problem> problems, std::string_view of) {
   constexpr std::size_t most = 5;
   if (problems.size() > most) {
-    problems[most] = {fmt::format("... and {} more tensors", problems.size() - most), ""};
+    problems[most] = {fmt::format("... and {} more {}", problems.size() - most, of), ""};
     problems.resize(most + 1);
   }
   throw UserError(std::move(problems));

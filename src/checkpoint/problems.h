@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -11,8 +12,9 @@
 
 namespace lockstep::checkpoint {
 
-/// Throws the first few problems of many, and how many more there are, so that another model does not fill the screen.
-[[noreturn]] void throw_first(std::vector<Problem> problems);
+/// Throws the first few problems of many, and how many more there are, so that another model does not fill the screen. `of`:
+/// what has problems.
+[[noreturn]] void throw_first(std::vector<Problem> problems, std::string_view of = "tensors");
 
 /// What is wrong with the files of a checkpoint, as far as their sizes tell; empty: nothing.
 std::string fault_of_files(const std::filesystem::path& folder, const Manifest& manifest);

@@ -257,6 +257,11 @@ TEST_F(Published, AnIndexAndItsFilesBelongTogether) {
   EXPECT_TRUE(says(refusal(folder), "model-00002-of-00002.safetensors is not there, which has the tensor \""));
   edit(index, "model-00002", "../model-00002");
   EXPECT_TRUE(says(refusal(folder), "which is no file's name"));
+  Json files(Json::Object{});
+  for (const char* tensor : {"a", "b", "c", "d", "e", "f", "g", "h"}) files.set(tensor, tensor);
+  io::replace_file(index, Json(Json::Object{{"weight_map", files}}).dump());
+  EXPECT_TRUE(says(refusal(folder), "a is not there"));
+  EXPECT_TRUE(says(refusal(folder), "and 3 more files"));
   io::replace_file(index, "{\"metadata\": {}}");
   EXPECT_TRUE(says(refusal(folder), "\"weight_map\" is missing"));
   fs::remove(index);

@@ -7,6 +7,7 @@
 #include "arch/gguf.h"
 #include "base/error.h"
 #include "checkpoint/find.h"
+#include "checkpoint/problems.h"
 #include "io/folder_entries.h"
 #include "io/gguf.h"
 
@@ -131,7 +132,7 @@ void Folder::open_shards() {
                                     names.front(), names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : ""),
                         "fetch the missing file, or take the index that belongs to the files"});
   }
-  if (!problems.empty()) throw UserError(std::move(problems));
+  if (!problems.empty()) throw_first(std::move(problems), "files");
   files_.reserve(shards.size());
   for (const auto& [file, names] : shards) {
     open_file(path_ / file);
