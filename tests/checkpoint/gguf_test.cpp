@@ -144,6 +144,15 @@ TEST_F(GgufModel, IsNotWrittenOverAnotherNorLeftInPart) {
     EXPECT_TRUE(entry.path() == file("there") || entry.path() == large) << entry.path();
 }
 
+TEST_F(GgufModel, RefusesAPartOfAModel) {
+  for (const std::int64_t parts : {1, 2}) {
+    const std::string name = parts == 1 ? "whole" : "part";
+    export_gguf(Weights(golden("llama")), file(name), {.pairs = Json::Object{{"split.count", parts}}}, team_);
+  }
+  EXPECT_EQ(refusal("whole"), "no error");
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "it is one of 2 parts of a model (\"split.count\")", refusal("part"));
+}
+
 TEST_F(GgufModel, RefusesWhatContradictsItself) {
   export_gguf(Weights(golden("llama")), file("it"), {.type = ElementType::f32}, team_);
   const std::string good = io::read_file(file("it"));

@@ -151,6 +151,10 @@ void Folder::open_gguf() {
   gguf_ = true;
   const std::string what = path_.string();
   const io::Gguf content = io::parse_gguf(io::FileBytes(path_), what);
+  if (const Json* parts = content.pairs.find("split.count"); parts != nullptr && parts->is_int() && parts->integer() > 1) {
+    throw UserError(fmt::format("{}: it is one of {} parts of a model (\"split.count\")", what, parts->integer()),
+                    "make one file of them: llama-gguf-split --merge FIRST-PART ALL.gguf");
+  }
   const gguf::Architecture& architecture = gguf::architecture_of_pairs(content.pairs, what);
   files_.push_back(io::File::open_to_read(path_));
   gguf::TensorFacts facts;
