@@ -160,13 +160,20 @@ std::int64_t gemma_divisor(const Architecture& architecture, std::int64_t layers
   return largest ? width / heads : head_size;
 }
 
-/// What transformers has for a Gemma 2 or 3 without the key is another number.
-void set_divisor(const Architecture& architecture, Json& config) {
-  const auto number = [&](const char* key) { return config.at(key).integer(); };
+/// The size of a head where no key says it (llama-model.cpp, load_hparams), and what Gemma 2 and 3 divide scores by.
+/// transformers has other numbers for both.
+void set_head_size(const Architecture& architecture, Json& config) {
+  const auto number = [&](const char* key) {
+    const Json* value = config.find(key);
+    return value != nullptr && value->is_int() ? value->integer() : 0;
+  };
   const std::int64_t width = number("hidden_size"), heads = number("num_attention_heads");
-  const std::int64_t head_size = config.find("head_dim") != nullptr ? number("head_dim") : width / heads;
-  if (architecture.name != "gemma")
-    config.set("query_pre_attn_scalar", gemma_divisor(architecture, number("num_hidden_layers"), width, heads, head_size));
+  if (heads < 1) return;  // config.json's reader says what is wrong
+  if (config.find("head_dim") == nullptr) config.set("head_dim", width / heads);
+  if (architecture.name == "gemma2" || architecture.name == "gemma3") {
+    config.set("query_pre_attn_scalar",
+               gemma_divisor(architecture, number("num_hidden_layers"), width, heads, number("head_dim")));
+  }
 }
 
 /// llama.cpp has much of a Gemma by its architecture: another model would load and babble.
@@ -270,7 +277,8 @@ Json pairs_of(const ModelConfig& config, const Json& json) {
         "write a Hugging Face folder: leave .gguf out of its name");
   }
   const std::int64_t queries = config.heads * config.head_size;
-  if ((architecture.name == "olmo2" || architecture.name == "qwen2") && queries != config.width) {
+  const bool narrow = architecture.name == "olmo2" || architecture.name == "qwen2" || architecture.name == "phi3";
+  if (narrow && queries != config.width) {
     throw UserError(fmt::format("llama.cpp's {} has queries as wide as the model, {}, and this model's are {} wide",
                                 architecture.name, config.width, queries),
                     "write a Hugging Face folder: leave .gguf out of its name");
@@ -328,7 +336,7 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
            "take the model from its Hugging Face folder");
   }
   if (!problems.empty()) throw UserError(std::move(problems));
-  if (architecture.gemma) set_divisor(architecture, config);
+  set_head_size(architecture, config);
   config.set("vocab_size", tensors.vocabulary);
   config.set("tie_word_embeddings", !tensors.head);
   if (tensors.biases && (architecture.name == "llama" || architecture.name == "granite"))

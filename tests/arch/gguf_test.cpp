@@ -268,6 +268,20 @@ TEST(GgufKeys, WithoutABaseMeanTenThousand) {
   }
 }
 
+// transformers has 128 and 256 for some families.
+TEST(GgufKeys, WithoutASizeOfHeadsMeanAShareOfTheWidth) {
+  for (ModelConfig config : {llama(), qwen3(), gemma2(), gemma3()}) {
+    config.head_size = config.width / config.heads;
+    config.attention_scale = 0;
+    Json pairs = pairs_of(config);
+    const std::string name = pairs.at("general.architecture").string();
+    for (const char* key : {".attention.key_length", ".attention.value_length", ".rope.dimension_count"})
+      pairs = without(pairs, name + key);
+    EXPECT_EQ(model_of(pairs, config), config) << name;
+    EXPECT_THROW(model_of(pairs.set(name + ".attention.head_count", 0), config), UserError) << name;
+  }
+}
+
 // gemma3.cpp and phi3.cpp, load_arch_hparams. The published Phi-4 says 0.
 TEST(GgufKeys, WithoutAWindowMeanNone) {
   ModelConfig full = gemma3();
@@ -289,7 +303,7 @@ TEST(GgufKeys, AreNotWrittenForWhatLlamaCppDoesNotCompute) {
   ModelConfig smol = smollm3();
   smol.rope.skip_every = 3;
   EXPECT_THROW(pairs_of(smol), UserError);
-  for (ModelConfig narrow : {olmo2(), qwen2()}) {
+  for (ModelConfig narrow : {olmo2(), qwen2(), phi3()}) {
     EXPECT_NO_THROW(pairs_of(narrow));
     narrow.head_size -= 2;
     EXPECT_THROW(pairs_of(narrow), UserError);

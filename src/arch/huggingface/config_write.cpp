@@ -210,7 +210,6 @@ void add_positions(const ModelConfig& config, Family family, Lacking& lacking) {
   lacking.add(config.global_every > 0 && (family == Family::mistral || phi3), "model.global_every");
   const bool longrope = config.rope.scaling == RopeScaling::longrope;
   lacking.add(phi3 && config.rope.scaling != RopeScaling::none && !longrope, "model.rope_scaling");
-  lacking.add(phi3 && config.heads * config.head_size != config.width, "model.head_dim");
 }
 
 /// What the family lacks of the model; empty: nothing.
