@@ -226,6 +226,16 @@ void set_rotation(const Json& pairs, const Architecture& architecture, const Ten
   if (!scaling.is_null()) config.set("rope_scaling", std::move(scaling));
 }
 
+/// The tokens that begin and end texts.
+void set_tokens(const Json& pairs, Json& config) {
+  if (const Json* id = pairs.find("tokenizer.ggml.bos_token_id")) config.set("bos_token_id", *id);
+  Json::Array ends;
+  for (const std::string_view key : end_keys) {
+    if (const Json* id = pairs.find(key)) ends.push_back(*id);
+  }
+  if (!ends.empty()) config.set("eos_token_id", ends.size() == 1 ? ends.front() : Json(std::move(ends)));
+}
+
 /// A value of a key that says that its part is not there.
 bool says_nothing(std::string_view key, const Json& value) {
   if (key.ends_with("attention.causal")) return value.is_bool() && value.boolean();  // false: later tokens are seen, too
@@ -343,9 +353,7 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
     config.set("attention_bias", true).set("mlp_bias", true);
   drop_unused(architecture, config);
   set_rotation(pairs, architecture, tensors, what, config);
-  for (const char* key : {"bos_token_id", "eos_token_id"}) {
-    if (const Json* id = pairs.find(fmt::format("tokenizer.ggml.{}", key))) config.set(key, *id);
-  }
+  set_tokens(pairs, config);
   return config;
 }
 

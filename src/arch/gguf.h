@@ -5,6 +5,7 @@
 // convert_hf_to_gguf.py does. A GGUF file is read as a config.json and tensors with the names of Hugging Face, so that all that
 // holds for them holds here.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,6 +19,9 @@
 namespace lockstep::arch::gguf {
 
 inline constexpr std::string_view architecture_key = "general.architecture";
+/// The tokens that end a text: llama.cpp stops at any of them (llama_vocab::impl::load, special_eog_ids).
+inline constexpr std::array<std::string_view, 3> end_keys = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                                             "tokenizer.ggml.eom_token_id"};
 /// The divisor of each rotary frequency; a tensor beside the model's.
 inline constexpr std::string_view rope_factors_name = "rope_freqs.weight";
 

@@ -144,6 +144,19 @@ TEST_F(GgufCommand, TakesTheChatTemplateAlong) {
   EXPECT_EQ(file("Modelfile").find("TEMPLATE"), std::string::npos) << "Ollama takes the file's own";
 }
 
+TEST_F(GgufCommand, TakesEveryTokenThatEndsATextAlong) {
+  ASSERT_EQ(lockstep({"prepare", at("text.txt"), "--tokenizer", "bpe:300", "--out", at("words")}).code, 0);
+  train("run", {rope[0], rope[1], rope[2], "data.dir=" + at("words")});
+  convert("run", "hf");
+  Json config = Json::parse(file("hf/config.json"));
+  io::replace_file(folder_ / "hf/config.json", config.set("eos_token_id", Json::Array{5, 7}).dump());
+  io::replace_file(folder_ / "hf/generation_config.json", R"({"eos_token_id": [7, 9]})");
+  convert("hf", "ends.gguf");
+  convert("ends.gguf", "in");
+  convert("in", "out");
+  EXPECT_EQ(Json::parse(file("out/config.json")).at("eos_token_id").dump(), "[5,7,9]");
+}
+
 // What a text begins with is the tokenizer's to say, where config.json names another token or none.
 TEST_F(GgufCommand, BeginsTextsAsTheTokenizerAndSaysWhatIsLost) {
   ASSERT_EQ(lockstep({"prepare", at("text.txt"), "--tokenizer", "bpe:300", "--out", at("words")}).code, 0);

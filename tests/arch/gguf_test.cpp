@@ -203,6 +203,9 @@ TEST(GgufKeys, NeedNotSayEverything) {
   EXPECT_EQ(config.kv_heads, 6);
   EXPECT_EQ(config.rope.theta, 10000);
   EXPECT_EQ(json.at("eos_token_id").integer(), 3);
+  Json talks = pairs_of(llama());
+  talks.set("tokenizer.ggml.eos_token_id", 3).set("tokenizer.ggml.eom_token_id", 5).set("tokenizer.ggml.eot_token_id", 4);
+  EXPECT_EQ(config_of(talks, facts_of(llama()), "it").at("eos_token_id").dump(), "[3,4,5]");
 }
 
 TEST(GgufKeys, ThatAreMissingOrNotKnownAreRefused) {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "app/published/published_files.h"
+#include "arch/gguf.h"
 #include "arch/huggingface/config_json.h"
 #include "arch/huggingface/generation_json.h"
 #include "data/gguf_tokenizer.h"
@@ -48,6 +49,17 @@ std::string chat_template(const Texts& texts, const Json& tokenizer_config, std:
     }
   }
   return said != nullptr && said->is_string() && named == "default" ? said->string() : "";
+}
+
+/// The tokens that end a text by config.json, and those that generation_config.json has besides.
+std::vector<std::int64_t> ends_of_texts(const checkpoint::huggingface::ExportOptions& extras) {
+  std::vector<std::int64_t> ends = arch::huggingface::token_ids(extras.generation, "eos_token_id", "config.json");
+  const Json file = file_of(extras.texts, generation_file);
+  if (file.is_null()) return ends;
+  for (const std::int64_t id : arch::huggingface::generation_from_json(file, generation_file).ends) {
+    if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  }
+  return ends;
 }
 
 std::string modelfile_of(const std::string& chat, const data::Tokenizer* tokenizer, const std::vector<std::int64_t>& ends) {
@@ -98,12 +110,16 @@ GgufFiles gguf_files(const Json& run, const arch::ModelConfig& config, Log& log)
   const Json* said = member_of(tokenizer_config, "add_bos_token");
   const bool begins = said != nullptr && said->is_bool() ? said->boolean() : !front.empty();
   files.pairs.set("tokenizer.ggml.add_bos_token", begins);
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+  const auto set = [&](std::string_view key, std::int64_t id) {
+    if (id >= 0 && id < config.vocabulary) files.pairs.set(std::string(key), id);
+  };
+  for (const auto& [key, name] :
+       {std::pair("bos_token_id", "tokenizer.ggml.bos_token_id"), {"pad_token_id", "tokenizer.ggml.padding_token_id"}}) {
     const std::vector<std::int64_t> ids = arch::huggingface::token_ids(extras.generation, key, "config.json");
-    const std::string name = key == std::string_view("pad_token_id") ? "padding_token_id" : key;
-    if (!ids.empty() && ids.front() >= 0 && ids.front() < config.vocabulary)
-      files.pairs.set("tokenizer.ggml." + name, ids.front());
+    if (!ids.empty()) set(name, ids.front());
   }
+  const std::vector<std::int64_t> ends = ends_of_texts(extras);
+  for (std::size_t i = 0; i < std::min(ends.size(), arch::gguf::end_keys.size()); ++i) set(arch::gguf::end_keys[i], ends[i]);
   // llama.cpp begins texts with this one; config.json may name another than the tokenizer takes.
   if (begins && !front.empty()) files.pairs.set("tokenizer.ggml.bos_token_id", std::int64_t{front.front()});
   const std::string chat = chat_template(extras.texts, tokenizer_config, "chat_template.jinja", "default");
@@ -111,8 +127,7 @@ GgufFiles gguf_files(const Json& run, const arch::ModelConfig& config, Log& log)
   const std::string tools = chat_template(extras.texts, tokenizer_config, "additional_chat_templates/tool_use.jinja", "tool_use");
   if (!tools.empty())
     files.pairs.set("tokenizer.chat_templates", Json::Array{"tool_use"}).set("tokenizer.chat_template.tool_use", tools);
-  files.modelfile =
-      modelfile_of(chat, tokenizer.get(), arch::huggingface::token_ids(extras.generation, "eos_token_id", "config.json"));
+  files.modelfile = modelfile_of(chat, tokenizer.get(), ends);
   return files;
 }
 
