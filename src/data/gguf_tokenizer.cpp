@@ -143,17 +143,19 @@ const Json::Array& list_at(const Json& pairs, const char* key, const std::string
   throw UserError(fmt::format("{}: \"{}\" is missing or no list", what, key), incomplete);
 }
 
-/// The post-processor of a tokenizer.json with which texts begin with a token; null where they do not.
-Json begin_of(const Json& pairs, const Json::Array& tokens, bool usual) {
-  const Json *said = pairs.find("tokenizer.ggml.add_bos_token"), *id = pairs.find("tokenizer.ggml.bos_token_id");
-  const bool begins = said != nullptr && said->is_bool() ? said->boolean() : usual;
-  if (!begins || id == nullptr || !id->is_int() || id->integer() < 0 || id->integer() >= std::ssize(tokens)) return {};
-  const std::string& token = tokens[static_cast<std::size_t>(id->integer())].string();
+/// The post-processor of a tokenizer.json with which texts begin with a token; null where they do not. `usual_id`: what llama.cpp
+/// takes where a file names no token (llama_vocab::impl::load).
+Json begin_of(const Json& pairs, const Json::Array& tokens, bool usual, std::int64_t usual_id) {
+  const auto is_token = [&](std::int64_t id) { return id >= 0 && id < std::ssize(tokens); };
+  const Json* const said = pairs.find("tokenizer.ggml.bos_token_id");
+  const std::int64_t id = said != nullptr && said->is_int() && is_token(said->integer()) ? said->integer() : usual_id;
+  if (!says(pairs, "tokenizer.ggml.add_bos_token", usual) || !is_token(id)) return {};
+  const std::string& token = tokens[static_cast<std::size_t>(id)].string();
   const Json first(Json::Object{{"SpecialToken", Json::Object{{"id", token}, {"type_id", 0}}}});
   const auto sequence = [](const char* name) {
     return Json(Json::Object{{"Sequence", Json::Object{{"id", name}, {"type_id", 0}}}});
   };
-  const Json entry(Json::Object{{"id", token}, {"ids", Json::Array{*id}}, {"tokens", Json::Array{token}}});
+  const Json entry(Json::Object{{"id", token}, {"ids", Json::Array{id}}, {"tokens", Json::Array{token}}});
   return Json::Object{{"type", "TemplateProcessing"},
                       {"single", Json::Array{first, sequence("A")}},
                       {"pair", Json::Array{first, sequence("A"), first, sequence("B")}},
@@ -196,19 +198,13 @@ std::pair<const Json::Array&, const Json::Array&> tokens_of(const Json& pairs, c
       incomplete);
 }
 
-/// Without keys llama.cpp puts a blank before a text, and <s>, which is id 1 (llama_vocab::impl::load).
+/// Without keys llama.cpp puts a blank before a text, and <s>.
 std::unique_ptr<Tokenizer> sentencepiece_of(const Json& pairs, const std::string& what) {
-  constexpr const char* begin_key = "tokenizer.ggml.bos_token_id";
+  constexpr std::int64_t usual_begin = 1;
   const auto [tokens, types] = tokens_of(pairs, what);
-  if (says(pairs, "tokenizer.ggml.add_eos_token", false)) {
-    throw UserError(fmt::format("{}: its tokenizer ends each text with a token (\"tokenizer.ggml.add_eos_token\")", what),
-                    "use a file without it");
-  }
-  Json known = pairs;
-  if (pairs.find(begin_key) == nullptr) known.set(begin_key, 1);
   const SentencePieceLists lists{
       .tokens = tokens, .types = types, .scores = list_at(pairs, scores_key, what), .blank_before = says(pairs, blank_key, true)};
-  const Json json = sentencepiece_json(lists, begin_of(known, tokens, true), what);
+  const Json json = sentencepiece_json(lists, begin_of(pairs, tokens, true, usual_begin), what);
   return bpe::make_bpe_tokenizer(bpe::model_from_json(json, what), json.dump(), bpe::AddedTokens::found);
 }
 
@@ -281,6 +277,11 @@ std::vector<std::string> lost_in_gguf(const Tokenizer& tokenizer) {
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_gguf(const Json& pairs, const std::string& what) {
+  constexpr std::int64_t usual_begin = 11;
+  if (says(pairs, "tokenizer.ggml.add_eos_token", false)) {
+    throw UserError(fmt::format("{}: its tokenizer ends each text with a token (\"tokenizer.ggml.add_eos_token\")", what),
+                    "use a file without it");
+  }
   const std::string kind = text_at(pairs, model_key), pre = text_at(pairs, pre_key);
   if (kind == sentencepiece_model) return sentencepiece_of(pairs, what);
   const auto* const splitting = std::ranges::find(splittings, pre, &Splitting::name);
@@ -305,7 +306,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_gguf(const Json& pairs, const std::strin
                    {"added_tokens", std::move(added)},
                    {"normalizer", splitting->nfc ? Json(Json::Object{{"type", "NFC"}}) : Json()},
                    {"pre_tokenizer", pre_tokenizer_of(splitting->pattern)},
-                   {"post_processor", begin_of(pairs, tokens, splitting->whole_words)},
+                   {"post_processor", begin_of(pairs, tokens, splitting->whole_words, usual_begin)},
                    {"decoder", byte_level(true)},
                    {"model", bpe::bpe_json(std::move(vocabulary), list_at(pairs, merges_key, what), splitting->whole_words)}});
   return bpe::make_bpe_tokenizer(bpe::model_from_json(json, what), json.dump(), bpe::AddedTokens::found);

@@ -217,7 +217,7 @@ TEST(GgufTokenizer, BeginsTextsWhereTheFileSaysSo) {
   pairs.set("tokenizer.ggml.add_bos_token", true);
   EXPECT_EQ(post().at("special_tokens").object().front().second.at("ids").dump(), "[7]");
   pairs.set("tokenizer.ggml.bos_token_id", vocabulary);
-  EXPECT_TRUE(post().is_null());
+  EXPECT_EQ(post().at("special_tokens").object().front().second.at("ids").dump(), "[11]") << "llama.cpp's, where none is named";
 }
 
 TEST(GgufTokenizer, OfAnotherKindIsRefused) {
@@ -229,6 +229,7 @@ TEST(GgufTokenizer, OfAnotherKindIsRefused) {
   };
   EXPECT_SAYS("its tokenizer, \"\" of kind \"\", is not supported", refused(Json::Object{}));
   EXPECT_SAYS("of kind \"bert\"", with("model", "bert"));
+  EXPECT_SAYS("ends each text with a token", with("add_eos_token", true));
   EXPECT_SAYS("\"deepseek-llm\"", with("pre", "deepseek-llm"));
   EXPECT_SAYS("\"tokenizer.ggml.merges\" is missing or no list", with("merges", "a b"));
   EXPECT_SAYS("\"tokenizer.ggml.tokens\" has 2000 and \"tokenizer.ggml.token_type\" 1 elements",
