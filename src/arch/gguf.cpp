@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "arch/gguf_rope.h"
+#include "arch/huggingface/fields.h"
 
 namespace lockstep::arch::gguf {
 namespace {
@@ -208,8 +210,22 @@ void drop_unused(const Architecture& architecture, Json& config) {
   }
 }
 
+/// What two architectures make of keys of rotary positions that others read otherwise: granite.cpp turns nothing where one is
+/// false, and gemma3.cpp obeys the other in the layers that see a window, too.
+void check_rotation(const Json& pairs, const Architecture& architecture, std::string_view what) {
+  for (const auto& [name, key, usual] :
+       {std::tuple("granite", "rope.scaling.finetuned", "true"), {"gemma3", "rope.scaling.attn_factor", "1"}}) {
+    const Json* value = pairs.find(fmt::format("{}.{}", name, key));
+    if (architecture.name == name && huggingface::differs(value, {key, usual, ""})) {
+      throw UserError(fmt::format("{}: \"{}.{}\" is {}, but must be {}", what, name, key, huggingface::shown(*value), usual),
+                      "take the model from its Hugging Face folder");
+    }
+  }
+}
+
 void set_rotation(const Json& pairs, const Architecture& architecture, const TensorFacts& tensors, std::string_view what,
                   Json& config) {
+  check_rotation(pairs, architecture, what);
   constexpr double usual_theta = 10000;  // of every architecture: transformers has others
   const Json* given = config.find("rope_theta");
   const double theta = given != nullptr ? given->number() : usual_theta;

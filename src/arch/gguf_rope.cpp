@@ -16,7 +16,9 @@ namespace {
 constexpr std::string_view type_key = "rope.scaling.type", factor_key = "rope.scaling.factor", old_key = "rope.scale_linear",
                            original_key = "rope.scaling.original_context_length", length_key = "rope.scaling.attn_factor",
                            fast_key = "rope.scaling.yarn_beta_fast", slow_key = "rope.scaling.yarn_beta_slow";
-constexpr std::string_view finetuned_key = "rope.scaling.finetuned";  // llama.cpp prints it and does no more
+// YaRN's beta_fast and beta_slow: llama.cpp reads their keys in other architectures alone (llama-model.cpp, load_hparams).
+constexpr double usual_fast = 32, usual_slow = 1;
+constexpr std::string_view finetuned_key = "rope.scaling.finetuned";  // llama.cpp prints it, and turns no Granite without it
 constexpr std::array keys{type_key, factor_key, old_key, original_key, length_key, fast_key, slow_key, finetuned_key};
 
 }  // namespace
@@ -31,10 +33,13 @@ Json scaling_pairs(const Rope& rope) {
   set(type_key, rope.scaling == RopeScaling::yarn ? "yarn" : "linear");
   set(factor_key, rope.factor);
   if (rope.scaling == RopeScaling::linear) return pairs;
+  if (rope.high_freq_factor != usual_fast || rope.low_freq_factor != usual_slow) {
+    throw UserError(fmt::format("llama.cpp has YaRN with beta_fast = {} and beta_slow = {} alone, and this model's are {} and {}",
+                                usual_fast, usual_slow, rope.high_freq_factor, rope.low_freq_factor),
+                    "write a Hugging Face folder: leave .gguf out of its name");
+  }
   set(original_key, rope.original_block_size);
   set(length_key, rope.attention_factor / usual_attention_factor(rope.factor));
-  set(fast_key, rope.high_freq_factor);
-  set(slow_key, rope.low_freq_factor);
   return pairs;
 }
 
@@ -61,9 +66,14 @@ Json scaling_of_pairs(const Json& pairs, std::string_view start, std::string_vie
            "read are linear and yarn with a factor of at least 1");
   if (!yarn && length != 1) refuse(length_key, fmt::format("{}", length), "YaRN alone is read with another than 1");
   if (!yarn && (!linear || rope.factor == 1)) return {};
-  rope.original_block_size = static_cast<std::int64_t>(number(original_key, number("context_length", 0)));
-  rope.high_freq_factor = number(fast_key, 32);
-  rope.low_freq_factor = number(slow_key, 1);
+  const double original = number(original_key, number("context_length", 0));
+  rope.original_block_size = original >= 1 && original < 1e12 ? static_cast<std::int64_t>(original) : 0;
+  for (const auto& [key, usual] : {std::pair(fast_key, usual_fast), {slow_key, usual_slow}}) {
+    if (const double value = number(key, usual); value != usual)
+      refuse(key, fmt::format("{}", value), fmt::format("llama.cpp has {} whatever a file says", usual));
+  }
+  rope.high_freq_factor = usual_fast;
+  rope.low_freq_factor = usual_slow;
   rope.attention_factor = usual_attention_factor(rope.factor) * length;
   return huggingface::rope_json(rope, 0);
 }
@@ -81,7 +91,7 @@ Json scaling_of_factors(std::span<const float> factors, double theta, std::strin
   rope.factor = std::round(*std::ranges::max_element(factors) * 1024) / 1024;
   const auto close = [](float a, float b) { return std::fabs(a - b) <= 1e-5F * std::fabs(a); };
   const auto fits = [&] { return std::ranges::equal(rope_factors(probe), factors, close); };
-  const bool possible = rope.theta > 0 && rope.factor >= 1;
+  const bool possible = rope.theta > 0 && std::isfinite(rope.theta) && rope.factor >= 1 && std::isfinite(rope.factor);
   bool found = possible && fits();  // with the context that is usual
   for (std::int64_t context = longest; context > 1 && !found && possible; context /= 2) {
     rope.original_block_size = context;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "arch/huggingface/config_json.h"
 
@@ -169,8 +170,8 @@ TEST(GgufKeys, GiveBackTheModel) {
   configs[14].rope.factor = 2.5;
   configs[15].rope = {.scaling = RopeScaling::yarn,
                       .factor = 4,
-                      .low_freq_factor = 2,
-                      .high_freq_factor = 16,
+                      .low_freq_factor = 1,
+                      .high_freq_factor = 32,
                       .original_block_size = 256,
                       .attention_factor = usual_attention_factor(4)};
   for (const ModelConfig& config : configs) {
@@ -233,10 +234,20 @@ TEST(GgufKeys, ThatAreMissingOrNotKnownAreRefused) {
   EXPECT_SAYS("\"llama.rope.scaling.attn_factor\" is 1.5",
               refusal(pairs_of(llama()).set("llama.rope.scaling.factor", 2).set("llama.rope.scaling.attn_factor", 1.5), facts));
   EXPECT_SAYS("\"llama.rope.scaling.type\" is \"longrope\"", with("llama.rope.scaling.type", "longrope"));
+  const Json yarn = pairs_of(llama()).set("llama.rope.scaling.type", "yarn").set("llama.rope.scaling.factor", 4);
+  EXPECT_EQ("no error", refusal(Json(yarn).set("llama.rope.scaling.yarn_beta_fast", 32.0), facts));
+  EXPECT_SAYS("\"llama.rope.scaling.yarn_beta_fast\" is 16",
+              refusal(Json(yarn).set("llama.rope.scaling.yarn_beta_fast", 16), facts));
+  EXPECT_SAYS("\"llama.rope.scaling.yarn_beta_slow\" is 0.5",
+              refusal(Json(yarn).set("llama.rope.scaling.yarn_beta_slow", 0.5), facts));
   TensorFacts strange = facts;
   strange.rope_factors = {1, 2, 7, 8, 8};
   EXPECT_SAYS("the factors in \"rope_freqs.weight\" are not those of Llama 3.1", refusal(pairs_of(llama()), strange));
   EXPECT_SAYS("two scalings of rotary positions", refusal(pairs_of(llama()).set("llama.rope.scaling.factor", 2), strange));
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_SAYS("the factors in", refusal(pairs_of(llama()).set("llama.rope.freq_base", infinity), strange));
+  strange.rope_factors.back() = static_cast<float>(infinity);
+  EXPECT_SAYS("the factors in", refusal(pairs_of(llama()), strange));
 }
 
 ModelConfig model_of(const Json& pairs, const ModelConfig& like) {
@@ -269,6 +280,20 @@ TEST(GgufKeys, WithoutABaseMeanTenThousand) {
     const std::string name = pairs.at("general.architecture").string();
     EXPECT_EQ(model_of(without(pairs, name + ".rope.freq_base"), config).rope.theta, 10000) << name;
   }
+}
+
+// granite.cpp and gemma3.cpp have their own ways with these keys.
+TEST(GgufKeys, OfRotationThatTwoArchitecturesTakeOtherwiseAreRefused) {
+  const auto said = [](const ModelConfig& config, const char* key, const Json& value) {
+    return refusal(pairs_of(config).set(key, value), facts_of(config));
+  };
+  EXPECT_SAYS("\"granite.rope.scaling.finetuned\" is false, but must be true",
+              said(granite(), "granite.rope.scaling.finetuned", false));
+  EXPECT_EQ("no error", said(granite(), "granite.rope.scaling.finetuned", true));
+  EXPECT_EQ("no error", said(llama(), "llama.rope.scaling.finetuned", false));
+  EXPECT_SAYS("\"gemma3.rope.scaling.attn_factor\" is 1.5, but must be 1",
+              said(gemma3(), "gemma3.rope.scaling.attn_factor", 1.5));
+  EXPECT_EQ("no error", said(gemma3(), "gemma3.rope.scaling.attn_factor", 1.0));
 }
 
 // transformers has 128 and 256 for some families.
@@ -314,6 +339,10 @@ TEST(GgufKeys, AreNotWrittenForWhatLlamaCppDoesNotCompute) {
   ModelConfig stretched = llama();
   stretched.rope.scaling = RopeScaling::dynamic;
   EXPECT_THROW(rope_factors(stretched), UserError);
+  stretched.rope = {.scaling = RopeScaling::yarn, .low_freq_factor = 1, .high_freq_factor = 32};
+  EXPECT_NO_THROW(pairs_of(stretched));
+  stretched.rope.high_freq_factor = 16;
+  EXPECT_THROW(pairs_of(stretched), UserError);
 }
 
 // llama.cpp has these by the architecture (src/models/gemma2.cpp, gemma3.cpp), so that the file could not say otherwise.

@@ -111,7 +111,7 @@ def model_of(kind):
         if kind.endswith("yarn"):
             sizes["rope_parameters"] = {"rope_type": "yarn", "rope_theta": 5000.0, "factor": 4.0, "original_max_position_embeddings": 16}
         if kind == "llama_yarn":
-            sizes["rope_parameters"] |= {"attention_factor": 1.5, "beta_fast": 16.0, "beta_slow": 2.0}
+            sizes["rope_parameters"] |= {"attention_factor": 1.5, "original_max_position_embeddings": 64}  # a ramp of two pairs
         if kind == "granite":
             sizes |= {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.25, "logits_scaling": 2.0}
         if kind == "llama_biased":
