@@ -162,8 +162,8 @@ std::int64_t gemma_divisor(const Architecture& architecture, std::int64_t layers
   return largest ? width / heads : head_size;
 }
 
-/// The size of a head where no key says it (llama-model.cpp, load_hparams), and what Gemma 2 and 3 divide scores by.
-/// transformers has other numbers for both.
+/// Sets the size of a head where no key says it (llama-model.cpp, load_hparams), and what Gemma 2 and 3 divide scores by.
+/// The library transformers has other numbers for both.
 void set_head_size(const Architecture& architecture, Json& config) {
   const auto number = [&](const char* key) {
     const Json* value = config.find(key);
@@ -210,8 +210,8 @@ void drop_unused(const Architecture& architecture, Json& config) {
   }
 }
 
-/// What two architectures make of keys of rotary positions that others read otherwise: granite.cpp turns nothing where one is
-/// false, and gemma3.cpp obeys the other in the layers that see a window, too.
+/// Refuses keys of rotary positions that two architectures read otherwise than the rest. Where its key is false, granite.cpp
+/// turns nothing. In layers that see a window, gemma3.cpp obeys the other key, too.
 void check_rotation(const Json& pairs, const Architecture& architecture, std::string_view what) {
   for (const auto& [name, key, usual] :
        {std::tuple("granite", "rope.scaling.finetuned", "true"), {"gemma3", "rope.scaling.attn_factor", "1"}}) {

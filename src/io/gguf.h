@@ -55,9 +55,9 @@ void lay_out_gguf(Gguf& file);
 /// as one of texts.
 std::string gguf_header_bytes(const Gguf& file);
 
-/// What the pairs say of the small files in a model's folder (keys "tokenizer.*"), texts by the names of their files: the chat
-/// template, the one for tools, and a tokenizer_config.json with the tokens that have a use ("bos_token"). Those tokens alone are
-/// named that a tokenizer finds in a text: transformers would make another token of any other's text.
+/// The small files of a model's folder that the pairs describe (keys "tokenizer.*"): texts by the names of their files. They are
+/// the chat template, the one for tools, and a tokenizer_config.json with the tokens that have a use ("bos_token"). Tokens that
+/// no tokenizer finds in a text are left out: transformers would make another token of their text.
 Json texts_of_gguf(const Json& pairs);
 
 }  // namespace lockstep::io

@@ -12,16 +12,16 @@
 
 namespace lockstep::app {
 
-/// What a command's word DATA stands for: a folder of prepared text ("data.dir=..."), or a text, which is prepared into a folder
-/// that its content names. Throws UserError for what is neither, and where `overrides` name other data.
+/// The settings that a command's word DATA stands for. DATA is a folder of prepared text ("data.dir=..."), or a text, which is
+/// prepared into a folder that its content names. Throws UserError for what is neither, and where `overrides` name other data.
 std::vector<std::string> data_settings(const std::string& data, const std::vector<std::string>& overrides);
 
-/// The tokenizer of the model that the run begins with, or goes on with, by describe(); a published model's with the folder of
-/// its chat template. Nothing where there is no such model. Throws UserError for one that nothing says the tokenizer of.
+/// The tokenizer of the model that the run begins with, or goes on with, by describe(). A published model's comes with the folder
+/// of its chat template. Nothing where there is no such model. Throws UserError for a model without a known tokenizer.
 std::optional<data::TokenizerChoice> model_tokenizer(const RunConfig& config);
 
-/// Where data_settings() named the folder: with a model's tokenizer, another one than the text has by itself, unless the tokens
-/// that are there are the model's.
+/// Where data_settings() named the folder: names another one for a model's tokenizer, unless the tokens that are there are the
+/// model's.
 void name_text_folder(RunConfig& config);
 
 }  // namespace lockstep::app

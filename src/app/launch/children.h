@@ -9,8 +9,8 @@ namespace lockstep::launch {
 /// As /proc tells them; empty where there is no such process.
 std::vector<int> children_of(int process);
 
-/// While it lives, processes whose parent below this one ends become this one's. Its end kills all of them, and theirs: ranks
-/// outlive a launcher that is killed, in process groups of their own, and would keep the run's folder.
+/// While this lives, processes whose parent below this one ends become this one's. Its end kills all of them, and theirs. Ranks
+/// outlive a launcher that is killed, in process groups of their own. They would keep the run's folder.
 class Orphans {
  public:
   Orphans();

@@ -23,8 +23,8 @@ struct Source {
   const char* mark = nullptr;  // another variable that the launcher sets
 };
 
-// Open MPI's mpiexec; srun, whose steps alone know their number of tasks; other starters that speak PMI; PyTorch's torchrun,
-// whose processes would each train alone (torch/distributed/elastic/agent/server/local_elastic_agent.py).
+// Open MPI's mpiexec; srun, whose steps alone know their number of tasks; other starters that speak PMI; PyTorch's torchrun.
+// Processes of torchrun would each train alone (torch/distributed/elastic/agent/server/local_elastic_agent.py).
 constexpr std::array<Source, 4> sources{{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpiexec", true},
                                          {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun", false},
                                          {"PMI_RANK", "PMI_SIZE", "mpiexec", true},

@@ -52,7 +52,7 @@ UserError told_by_command(const UserError& error, const PrepareOptions& options)
   if (options.choice)
     words.insert(words.end() - 2, {"--tokenizer", "hf:" + (options.choice->path.empty() ? "FOLDER" : options.choice->path)});
   for (Problem& problem : problems) {
-    const auto speaks_of = [&](std::string_view words) { return problem.remedy.find(words) != std::string::npos; };
+    const auto speaks_of = [&](std::string_view part) { return problem.remedy.find(part) != std::string::npos; };
     if (speaks_of("lockstep prepare") || (!speaks_of("--") && !speaks_of("template"))) continue;
     problem.remedy += fmt::format(". These are options of {}, and then train as before", own_command(words));
   }
