@@ -112,7 +112,8 @@ void demand_files(const io::Path& path) {
   }
 }
 
-/// As PEFT asks it (re.fullmatch, peft/tuners/tuners_utils.py: check_target_module_exists). Marks of both ends say nothing then.
+/// As PEFT asks it (re.fullmatch, peft/tuners/tuners_utils.py: check_target_module_exists). There ^ at the beginning and $ at the
+/// end change nothing.
 std::optional<bool> matches_path(const std::string& pattern, std::string_view path) {
   std::string_view inner = pattern;
   if (inner.starts_with('^')) inner.remove_prefix(1);

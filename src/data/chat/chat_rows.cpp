@@ -102,7 +102,7 @@ class RowReader {
     throw UserError(std::move(message), fmt::format("a row is {}", row_of(form_).example));
   }
 
-  // What answers speak of, and a model that reads text does not see.
+  // Answers speak of pictures and sounds, which a model that reads text does not get.
   void refuse_other_media() const {
     for (const char* key : {"image", "images", "video", "videos", "audio", "audios"}) {
       const Json* media = member_of(object_, key);

@@ -16,7 +16,7 @@ class ListRows final : public io::ByteStream {
  public:
   ListRows(std::unique_ptr<io::ByteStream> stream, std::string name) : stream_(std::move(stream)), name_(std::move(name)) {}
 
-  // No byte becomes more than one.
+  // Each byte becomes one or none, so they are changed in place.
   std::size_t read(std::span<std::byte> out) override {
     std::size_t made = 0;
     while (made == 0) {

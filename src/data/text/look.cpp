@@ -70,8 +70,8 @@ bool is_row(const Json& object) {
   return form_of(object) != RowForm::plain || has("text") || (has("prompt") && has("completion"));
 }
 
-/// Whether the first two lines that are not blank are objects, or the only one is a row of a form that is known. What is too long
-/// to be seen counts for what it begins as.
+/// Whether the first two lines that are not blank are objects, or the only one is a row of a form that is known. A first line
+/// that reaches beyond the start counts as a row where it begins with {".
 bool begins_with_rows(const FileStart& start) {
   std::string_view rest = without_mark(start.bytes);
   bool row = false;
