@@ -71,6 +71,13 @@ TEST_F(ServedChat, WhatTheTemplateWouldLeaveOutIsRefused) {
   expect_prompt(std::string(user) + tools + R"(, "tool_choice": "none")", "user hi\n");
 }
 
+TEST_F(ServedChat, AMessageThatTheTemplateWouldLeaveOutIsRefused) {
+  start_with("{% for m in messages %}{% if m.role in ['user', 'system'] %}{{ m.content }}\n{% endif %}{% endfor %}");
+  expect_refusal(R"("messages": [{"role": "user", "content": "fox"}, {"role": "tool", "content": "dog"}])",
+                 R"(does not write message 2, whose role is \"tool\")");
+  expect_prompt(R"("messages": [{"role": "user", "content": "fox"}, {"role": "developer", "content": "dog"}])", "fox\ndog\n");
+}
+
 TEST_F(ServedChat, EffortIsTheTemplates) {
   start_with(std::string("{{ reasoning_effort }} ") + plain);
   expect_prompt(std::string(user) + R"(, "reasoning_effort": "low")", "low user hi\n");

@@ -75,6 +75,32 @@ TEST(ChatTemplate, WritesPublishedTemplatesAsTransformersDoes) {
   }
 }
 
+TEST(ChatTemplate, TellsWhichMessageItLeavesOut) {
+  const Json::Array messages = {message("system", "s"), message("user", "a"), message("critic", "b"), message("assistant", "c")};
+  const auto left_out = [&](const char* source) { return ChatTemplate(source, "t").left_out({messages}, day()); };
+  EXPECT_EQ(left_out("{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %}"), std::nullopt);
+  EXPECT_EQ(left_out("{% for m in messages %}{% if m.role != 'critic' %}{{ m.content }}{% endif %}{% endfor %}"), 2U);
+  EXPECT_EQ(left_out("{% for m in messages[1:] %}{{ m.content }}{% endfor %}"), 0U);
+  EXPECT_EQ(left_out("{% for m in messages %}{{ m.content if m.content in 'abcs' else raise_exception('x') }}{% endfor %}"),
+            std::nullopt);
+  const Json call = Json::parse(R"({"role": "assistant", "content": "x", "tool_calls": [{"function": {"name": "f"}}]})");
+  const ChatTemplate calls("{% for m in messages %}{{ m.tool_calls or m.content }}{% endfor %}", "t");
+  EXPECT_EQ(calls.left_out({{message("user", "a"), call, message("assistant", " ")}}, day()), std::nullopt);
+}
+
+TEST(ChatTemplate, PublishedOnesLeaveNoMessageOut) {
+  const auto folder = test_data("chat_templates");
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder.string() << " is not here";
+  const Json expected = Json::parse(io::read_file(folder / "expected.json"));
+  for (const auto& [file, rows] : expected.object()) {
+    const ChatTemplate chat = ChatTemplate::open(folder / file);
+    for (const Json& row : rows.array()) {
+      if (row.find("text") == nullptr) continue;
+      EXPECT_EQ(chat.left_out({row.at("messages").array()}, day()), std::nullopt) << file << row.dump();
+    }
+  }
+}
+
 TEST(ChatTemplate, HasTemplatesOfItsOwn) {
   const Json::Array chat = {message("user", "Hi"), message("assistant", "Yes.")};
   EXPECT_EQ(ChatTemplate::open("chatml").write({chat}, Prompt::added, day()),

@@ -321,6 +321,13 @@ ApiError unknown_model(const Json& name, const ServedModel& model) {
 std::vector<std::int32_t> chat_ids(const ServedModel& model, const data::Conversation& chat) {
   return refused_by_name("messages", [&] {
     const std::string text = model.chat->write(chat, data::ChatTemplate::Prompt::added, day_of(""));
+    if (const std::optional<std::size_t> left_out = model.chat->left_out(chat, day_of(""))) {
+      throw ApiError(
+          400,
+          fmt::format("'messages': the chat template {} does not write message {}, whose role is {}: give it another role",
+                      model.chat->name(), *left_out + 1, visible(chat.messages[*left_out].at("role").dump())),
+          "messages");
+    }
     return encode(*model.tokenizer, text, false, model.vocabulary, "messages");
   });
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text/visible.h"
+#include "data/chat/message.h"
 #include "io/gguf.h"
 
 namespace lockstep::data {
@@ -224,6 +225,27 @@ std::string_view ChatTemplate::between_parts(const std::tm& now) const {
   };
   const std::string parts = written(Json::Array{Json::Object{{"type", "text"}, {"text", "0lockstep1"}}});
   return !parts.empty() && parts == written("0lockstep1") ? "" : "\n";
+}
+
+std::optional<std::size_t> ChatTemplate::left_out(const Conversation& conversation, const std::tm& now) const {
+  Conversation marked = conversation;
+  const auto mark = [](std::size_t i) { return fmt::format("lockstep{}message", i); };
+  std::vector<std::size_t> looked_for;
+  for (std::size_t i = 0; i < marked.messages.size(); ++i) {
+    Json& message = marked.messages[i];
+    // Some templates write calls in place of a content.
+    if (text_of_member(message, "content").empty() || !called_by(message).empty()) continue;
+    message.set("content", mark(i));
+    looked_for.push_back(i);
+  }
+  std::string text;
+  try {
+    text = write(marked, Prompt::added, now);
+  } catch (const UserError&) {
+    return {};  // it reads contents
+  }
+  const auto found = std::ranges::find_if(looked_for, [&](std::size_t i) { return text.find(mark(i)) == text.npos; });
+  return found == looked_for.end() ? std::nullopt : std::optional(*found);
 }
 
 bool ChatTemplate::lacks(const std::string& token) const {

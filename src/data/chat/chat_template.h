@@ -60,6 +60,8 @@ class ChatTemplate {
   /// What stands between the text parts of a content. It is a line feed, as vLLM joins parts (chat_utils.py,
   /// _parse_chat_message_content_parts). Where the template writes the parts itself, it is empty.
   std::string_view between_parts(const std::tm& now) const;
+  /// The first message whose content is not in the text, as of a role that the template does not know; nothing where all are.
+  std::optional<std::size_t> left_out(const Conversation& conversation, const std::tm& now) const;
   const std::string& name() const { return templates_.front().name(); }
   /// The template of a model's folder, if it has one.
   static std::optional<ChatTemplate> find_in(const io::Path& folder);
