@@ -126,7 +126,10 @@ TEST_F(ServedTools, CallsAreToldAsCallsWholeAndStreamed) {
     if (!line.starts_with("data: {")) continue;
     const Json choice = Json::parse(line.substr(6)).at("choices").array()[0], &delta = choice.at("delta");
     if (const Json* piece = delta.find("content")) content += piece->string();
-    if (const Json* some = delta.find("tool_calls")) calls.insert(calls.end(), some->array().begin(), some->array().end());
+    if (const Json* some = delta.find("tool_calls")) {
+      EXPECT_TRUE(choice.at("finish_reason").is_null()) << "it comes behind them";
+      calls.insert(calls.end(), some->array().begin(), some->array().end());
+    }
     if (!choice.at("finish_reason").is_null()) finish = choice.at("finish_reason").string();
   }
   EXPECT_EQ(content, "ok");

@@ -48,6 +48,22 @@ std::int64_t characters_in(std::string_view text) {
   return std::ranges::count_if(text, [](char byte) { return !is_continuation(byte); });
 }
 
+/// A streamed choice in the parts in which it is told. The end comes behind calls: OpenAI's client takes a call for a whole one
+/// when it meets what follows (lib/streaming/chat/_completions.py).
+std::vector<Json> in_turn(Json choice) {
+  std::vector<Json> parts;
+  if (const Json* delta = choice.find("delta"); delta != nullptr && delta->find("tool_calls") != nullptr) {
+    Json end = choice;
+    choice.set("finish_reason", nullptr);
+    end.set("delta", Json(Json::Object{}));
+    end.set("logprobs", nullptr);
+    parts = {std::move(choice), std::move(end)};
+  } else {
+    parts.push_back(std::move(choice));
+  }
+  return parts;
+}
+
 }  // namespace
 
 ApiAnswer::ApiAnswer(AnswerHead head, const ApiRequest& request, Texts texts, const data::Tokenizer& tokenizer)
@@ -222,7 +238,7 @@ void ApiAnswer::stream(const std::function<bool(std::string_view)>& put) {
     for (std::size_t i = 0; i < texts_.size(); ++i) {
       if (!take(i, patience)) continue;
       told = true;
-      if (!event({choice_json(i, true)})) return;
+      if (!std::ranges::all_of(in_turn(choice_json(i, true)), [&](const Json& part) { return event({part}); })) return;
     }
     if (!told && texts_.size() == 1 && !put(": \n\n")) return;  // false where the client has gone away
   }
