@@ -52,7 +52,7 @@ TEST(PrepareCommand, TellsBadLinesOfJsonl) {
   EXPECT_EQ(result.code, 2);
   EXPECT_NE(result.err.find(file + ", line 2: it has no \"text\""), std::string::npos) << result.err;
   EXPECT_NE(result.err.find(file + ", line 3: not valid JSON"), std::string::npos) << result.err;
-  EXPECT_TRUE(std::filesystem::is_empty(out));
+  EXPECT_FALSE(std::filesystem::exists(out));
   EXPECT_EQ(run({"prepare", file, "--format", "text", "--out", out}).code, 0);
   EXPECT_EQ(run({"prepare", file, "--format", "csv", "--out", out}).code, 2);
 }

@@ -116,6 +116,8 @@ TEST_F(TextOfModel, IsRefusedInWordsOfTrain) {
             std::string::npos)
       << chats.err;
   EXPECT_NE(chats.err.find(", and then train as before"), std::string::npos) << chats.err;
+  const Outcome missing = train("other.txt", at("nowhere"), "x");
+  EXPECT_NE(missing.err.find("train.init_from = " + at("nowhere")), std::string::npos) << missing.err;
   fs::remove(folder_ / "hf/tokenizer.json");
   const Outcome none = train("other.txt", at("hf"), "x");
   EXPECT_EQ(none.code, 2);

@@ -272,7 +272,7 @@ TEST(Jsonl, BadLinesAreToldTogetherWithTheirPlaces) {
     EXPECT_TRUE(contains(message, folder.path("in/1.jsonl") + ", line 40003: \"text\" is a number")) << message;
     EXPECT_TRUE(contains(message, folder.path("in/2.jsonl") + ", line 40001: not valid JSON (column")) << message;
     EXPECT_TRUE(contains(message, folder.path("in/2.jsonl") + ", line 40002: not valid JSON (column")) << message;
-    EXPECT_TRUE(std::filesystem::is_empty(folder.path("out")));
+    EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
   }
   std::string bad;
   for (int i = 0; i < 50; ++i) bad += "bad\n";

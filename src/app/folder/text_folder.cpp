@@ -102,7 +102,7 @@ std::optional<data::TokenizerChoice> model_tokenizer(const RunConfig& config) {
   }
   const bool begins = starts_from_folder(config);
   const std::string run = begins ? from : run_folder(config, "");
-  if (!begins && (!may_resume(config) || !checkpoint::has_checkpoints(run))) return std::nullopt;
+  if (begins ? !io::exists(from) : !may_resume(config) || !checkpoint::has_checkpoints(run)) return std::nullopt;
   const Json facts = checkpoint::choose_checkpoint(run, begins ? "best" : "last").manifest.run;
   const Json* tokenizer = facts.is_object() ? facts.find("tokenizer") : nullptr;
   if (tokenizer != nullptr) return choice_of(*tokenizer, "");
