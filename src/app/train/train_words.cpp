@@ -22,8 +22,8 @@ std::optional<TrainWords> read_train_words(const Arguments& arguments) {
   std::string data;
   line.positional(
       "DATA", data,
-      "folder of prepared text, short for data.dir=DATA; or a text, prepared first: by characters, above 5 MB by a BPE "
-      "of its own, or by the tokenizer of train.init_from",
+      "folder of prepared text, short for data.dir=DATA; or a text, which is prepared first. Its tokens are characters, "
+      "above 5 MB those of its own BPE, or with train.init_from the model's",
       false);
   line.option("--ranks", words.ranks, "N", "ranks, each a thread of this process with its share of the cores");
   line.option(
