@@ -13,9 +13,9 @@
 namespace lockstep::checkpoint::huggingface {
 
 struct GgufOptions {
-  std::optional<ElementType> type;  ///< type of matrices; none: what the model is stored in
-  Json pairs = Json::Object{};      ///< further pairs, beside those that say what the model is
-  Json facts = Json::Object{};      ///< members of the published model's config.json (keep_positions)
+  std::optional<ElementType> type = {};  ///< type of matrices; none: what the model is stored in
+  Json pairs = Json::Object{};           ///< further pairs, beside those that say what the model is
+  Json facts = Json::Object{};           ///< members of the published model's config.json (keep_positions)
 };
 
 /// Writes a file that is not there yet. Vectors and learned positions stay F32, as llama.cpp has them; where a row is no multiple
