@@ -59,7 +59,7 @@ class Chats {
   std::string refused(const std::string& lines) {
     std::filesystem::remove_all(folder.path("out"));
     const std::string message = user_error([&] { prepare(lines); });
-    EXPECT_TRUE(std::filesystem::is_empty(folder.path("out"))) << message;
+    EXPECT_FALSE(std::filesystem::exists(folder.path("out"))) << message;
     return message;
   }
 
