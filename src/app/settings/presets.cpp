@@ -117,8 +117,6 @@ Problem unknown_preset(std::string_view group, std::string_view option) {
       return {fmt::format("unknown setting {}", group), "here it is " + *right};
     std::vector<std::string> names;
     for (const Preset& preset : presets()) names.push_back(preset.group);
-    const auto other = app::other_words(app::WordsOf::settings)(std::string(group), std::string(option));
-    if (other && !other->right.empty()) return {fmt::format("unknown group {}", group), "here it is " + other->right};
     std::string near = nearest_name(group, names);
     if (near.empty()) near = nearest_key(group);  // a setting without its group
     return {fmt::format("unknown group {}", group), near.empty() ? "bundles are train=, data=, model=, optimizer= and experiment="
