@@ -26,18 +26,17 @@ std::string beginning_of_name(const std::string& text) {
 
 bool is_settings(const std::string& name) { return name.ends_with(".toml") || name.ends_with(".yaml") || name.ends_with(".yml"); }
 
-std::string kind_of(const std::string& folder) {
+/// The error for a folder without prepared text, with what it may be meant for.
+Problem no_text_in(const std::string& folder) {
   const FolderOwner owner = owner_of(folder);
-  return owner == FolderOwner::nobody ? "a folder" : std::string(name_of(owner));
-}
-
-/// What a folder without prepared text may be meant for.
-std::string remedy_for(const std::string& folder) {
-  const FolderOwner owner = owner_of(folder);
-  if (owner == FolderOwner::run) return "go on with it: " + own_command({"train", "log.dir=" + folder, "train.init_from=resume"});
-  if (owner == FolderOwner::model || owner == FolderOwner::checkpoint)
-    return "begin with it: " + own_command({"train", "TEXT", "train.init_from=" + folder});
-  return "prepare its texts: " + own_command({"prepare", folder, "--out", "data/NAME"});
+  const std::string_view kind = owner == FolderOwner::nobody ? "a folder" : name_of(owner);
+  std::string remedy = "prepare its texts: " + own_command({"prepare", folder, "--out", "data/NAME"});
+  if (owner == FolderOwner::run) {
+    remedy = "go on with it: " + own_command({"train", "log.dir=" + folder, "train.init_from=resume"});
+  } else if (owner == FolderOwner::model || owner == FolderOwner::checkpoint) {
+    remedy = "begin with it: " + own_command({"train", "TEXT", "train.init_from=" + folder});
+  }
+  return {fmt::format("{} is {}, and has no prepared text", folder, kind), std::move(remedy)};
 }
 
 /// Whether the data set is named as data_settings() does: "book-ae359642".
@@ -79,7 +78,7 @@ std::vector<std::string> data_settings(const std::string& data, const std::vecto
     problems.push_back({fmt::format("{}: there is no such text or folder", data),
                         "name a text, or a folder that lockstep prepare TEXT --out FOLDER made"});
   } else if (!file && !data::is_prepared(data) && !io::exists(io::Path(data) / "train.bin")) {
-    problems.push_back({fmt::format("{} is {}, and has no prepared text", data, kind_of(data)), remedy_for(data)});
+    problems.push_back(no_text_in(data));
   } else if (file && is_settings(data)) {
     problems.push_back({fmt::format("{} has settings, by its name, and no text to train on", data),
                         fmt::format("{}; a text of this name is prepared first: {}",

@@ -2,7 +2,6 @@
 
 // The folder that a text which a command names is prepared into, and the tokenizer that it is prepared by.
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>

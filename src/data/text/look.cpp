@@ -20,7 +20,6 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t longest_tail = 3;  // continuation bytes of one character
 constexpr const char* as_it_is = "name text or JSONL; --binary takes any file's bytes as they are, with --tokenizer byte";
 
 /// The last part of a file's name in small letters, as it is without that of a compression: ".jsonl".

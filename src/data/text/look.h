@@ -2,6 +2,7 @@
 
 // What the start of a file says: whether it is text, and whether that is rows.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -32,6 +33,10 @@ struct TextRules {
   bool binary = false;  ///< any bytes, as they are: no file is looked at
 };
 
+/// The most bytes of a character in UTF-8 behind its first.
+inline constexpr std::size_t longest_tail = 3;
+
+/// What look_at() says of a file.
 struct Look {
   io::Compression compression = io::Compression::none;
   std::string reason = {};  ///< why it is no text, in a few words; empty: it is

@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t longest_tail = 3;         // continuation bytes of one character
 constexpr std::uint64_t searched_bytes = 4096;  // at a time, for a cut
 
 std::span<std::byte> writable(std::string& text) { return std::as_writable_bytes(std::span(text)); }
