@@ -20,7 +20,7 @@
 
 namespace lockstep::model {
 
-/// What all parts of a model share. Whoever assembles the run owns it. It outlives the model.
+/// What all parts of a model share. The code that makes the model owns the context, which outlives the model.
 struct Context {
   arch::ModelConfig config;
   layout::ShardedDims dims;

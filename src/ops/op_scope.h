@@ -33,7 +33,7 @@ class OpObserver {
 /// A call that lasts as long as this lives.
 class [[nodiscard]] OpScope {
  public:
-  /// `observer` may be null: then nobody is told.
+  /// `observer` is told when the call begins and ends. Null: no observer is told.
   OpScope(OpObserver* observer, const OpCall& call) : observer_(observer), call_(call) {
     if (observer_ != nullptr) observer_->begin(call_);
   }

@@ -116,8 +116,8 @@ class Trainer {
   StopCause own_stop_cause() const;
   /// Why any rank would stop now. What takes long asks this between its parts. Collective.
   StopCause any_stop_cause() const;
-  /// Whether all ranks go on behind a token of rank 0's sample, which may end it. Ranks that wait for nobody have weights, and
-  /// texts, of their own. `whole`: no stop was asked for. Collective.
+  /// Whether all ranks write a further token after one of rank 0's sample, which may end the sample. Workers of an asynchronous
+  /// server have weights, and samples, of their own. `whole`: no stop was asked for. Collective.
   bool sample_goes_on(bool ended, bool& whole) const;
   bool lead() const { return parts_.engine.groups().lead(); }
   /// Whether an evaluation comes now, behind the last step.

@@ -16,7 +16,8 @@ enum class FolderOwner : std::uint8_t { nobody, run, checkpoint, data, model, sw
 /// "a run", "prepared text".
 std::string_view name_of(FolderOwner owner);
 
-/// The owner by the files in the folder, not by names above it; nobody, too, where it cannot be read.
+/// The kind of thing that the files in `folder` make it, whatever folders above it are called. FolderOwner::nobody where no kind
+/// fits, or the folder cannot be read.
 FolderOwner owner_of(const io::Path& folder);
 
 /// Why `folder` cannot become, or go on as, a folder of `owner`. Another owner has it, a folder above it or one right in it. Or

@@ -42,10 +42,9 @@ std::optional<std::string> special_token(const io::Path& folder, std::string_vie
 
 class ChatTemplate {
  public:
-  /// Opens a template's file, a tokenizer_config.json, a GGUF file, or the folder of a model; or the template of that name
-  /// (chatml,
-  /// ...). Takes the special tokens that a folder or a GGUF file says, and its template for tools, which writes the conversations
-  /// that have some.
+  /// Opens a template by its name (chatml, ...), or from its file, a tokenizer_config.json, a GGUF file, or the folder of a
+  /// model. Takes the special tokens that a folder or a GGUF file says. Takes its template for tools, too, which writes the
+  /// conversations that have some.
   static ChatTemplate open(const std::string& file_or_name);
   ChatTemplate(std::string_view source, std::string name, Json::Object tokens = {});
 

@@ -9,7 +9,7 @@
 
 namespace lockstep::ops::reference {
 
-/// The reference of each family of ops. `observer` hears of its ops; null: nobody does.
+/// The reference of each family of ops. `observer` is told of each op that is called. Null: no observer is told.
 std::unique_ptr<Linear> make_linear(OpObserver* observer);
 /// LayerNorm or a kind of RMSNorm, as `form` says.
 std::unique_ptr<Norm> make_norm(NormForm form, OpObserver* observer);
