@@ -4,10 +4,12 @@
 // (BrokenRule), then call the private virtual ones.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "device/kept_work.h"
 #include "device/runtime.h"
 #include "ops/activation.h"
 #include "ops/attention.h"
@@ -46,6 +48,10 @@ class Ops {
   /// Lets products and bias gradients be summed by ranges (ops/sum_grid.h) from now on. That takes more workspace. Once is
   /// enough.
   virtual void take_sum_grids() = 0;
+  /// Calls `issue`, which gives the stream the same work at every call with `kept`: kernels, sizes and addresses are the same. A
+  /// device may keep that work, and then do what it kept in place of what is issued. `issue` waits for nothing on the stream.
+  /// `kept` begins empty. Its owner ends it before these ops.
+  virtual void repeat(std::unique_ptr<KeptWork>& /*kept*/, const std::function<void()>& issue) { issue(); }
 };
 
 }  // namespace lockstep::ops

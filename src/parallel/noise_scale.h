@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -31,7 +32,8 @@ struct NoiseMemory {
   void declare(Arena& workspace, const std::vector<layout::Unit>& units);
   bool any() const { return squares.device.shape.rank() > 0; }
 
-  Mirror squares;  ///< [runs of the gradient] f64, at most
+  Mirror squares;                   ///< [runs of all units' gradients] f64
+  std::vector<std::int64_t> first;  ///< by unit: the number of its first run
 };
 
 /// Measures the noise of a step's gradient. The gradient of a tied matrix is left out: it comes in two parts, which are added at
@@ -47,20 +49,24 @@ class NoiseMeter {
   NoiseMeter(const NoiseMemory& memory, comm::Communicator& group, const Sizes& sizes)
       : memory_(memory), group_(group), sizes_(sizes) {}
 
-  void begin() { small_ = 0; }
-  /// Adds what this rank has of a unit's gradient of its first micro-batch, which is whole where no layer is divided.
+  void begin() { taken_.clear(); }
+  /// Takes what this rank has of a unit's gradient of its first micro-batch, which is whole where no layer is divided. It is not
+  /// waited for.
   void add_first(ops::Ops& ops, UnitIndex unit, const layout::Unit& of, const Tensor& gradient);
   /// The noise of a step, by its gradient in `state`: the gradient of a mean over `targets` tokens. Collective.
   GradientNoise measure(ops::Ops& ops, TrainingState& state, std::int64_t targets);
 
  private:
-  /// Adds the squares of the elements in `runs` to `sum`. `gradient` begins with element `first` of the unit.
-  void add(ops::Ops& ops, const std::vector<layout::Range>& runs, const Tensor& gradient, std::int64_t first, double& sum);
+  /// Takes the squares of the elements in `runs`, and gives their places. `gradient` begins with element `first` of the unit.
+  layout::Range take(ops::Ops& ops, std::int64_t place, const std::vector<layout::Range>& runs, const Tensor& gradient,
+                     std::int64_t first);
+  /// The sum of the squares in these places, added in their order.
+  double sum_of(std::span<const layout::Range> places) const;
 
   const NoiseMemory& memory_;
   comm::Communicator& group_;
   Sizes sizes_;
-  double small_ = 0;
+  std::vector<layout::Range> taken_;  ///< places of the first micro-batches' squares
 };
 
 }  // namespace lockstep::parallel

@@ -61,6 +61,8 @@ class ParameterStore {
   /// The type of what is updated: Shard::master.
   virtual DType owned_dtype() const = 0;
   virtual Lease lease(const layout::Access& access) = 0;
+  /// Whether a lease may wait: for the stream, a disk or other ranks.
+  virtual bool waits() const { return true; }
   /// The leases until the next begin() follow `order` (a training step). An empty order means any (evaluation, generation).
   virtual void begin(const std::vector<layout::Access>& order) = 0;
   /// The part of a unit that this rank owns and updates: flat, and where it begins in the unit. `published` is what the model

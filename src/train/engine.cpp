@@ -17,6 +17,15 @@ using ops::StepScalars;
 
 namespace {
 
+// Whether the passes of every step are the same kernels on the same memory, and wait for nothing: no messages, moves or masks of
+// dropout.
+bool passes_are_alike(const EngineConfig& config, const parallel::ParameterStore& parameters) {
+  const layout::ParallelPlan& plan = config.plan;
+  const auto on_device = [](const layout::Placement& of) { return of.tier == layout::Tier::device; };
+  return plan.ranks() == 1 && !config.servers && config.model.dropout == 0 && !parameters.waits() && on_device(plan.gradients) &&
+         on_device(plan.optimizer) && plan.activations == layout::Tier::device;
+}
+
 bool splits_by_documents(const EngineConfig& config) {
   return config.document_end && config.plan.cp > 1 && parallel::splits_by_documents(config.plan.context);
 }
@@ -56,7 +65,8 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
                .head = memory_.part.stages.last_rank()},
               {groups_.at().cp, config_.plan.cp, parts_}),
       order_(accesses(memory_.part.actions)),
-      brought_(static_cast<std::size_t>(config_.plan.microbatches)) {
+      brought_(static_cast<std::size_t>(config_.plan.microbatches)),
+      alike_each_step_(passes_are_alike(config_, *parameters_)) {
   if (audited_) {
     audit_.emplace(Audit::Parts{config_, memory_.audit, groups_, *audited_});
     std::vector<layout::Action> first = memory_.part.actions;
@@ -170,7 +180,7 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   const parallel::SpillTraffic before = memory_.spill.traffic();
   const comm::Traffic exchanged = groups_.all().traffic();
   parameters_->begin(order_);
-  const PassTimes passes = runner_.run(bring(batches), step, objective_of_step());
+  const PassTimes passes = this->passes(bring(batches), step);
   const double start = now_seconds();
   parameters_->begin({});
   if (audits) demand_alike(batches.front(), step);
@@ -188,6 +198,14 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   result.exchanged = groups_.all().traffic() - exchanged;
   if (groups_.pipeline().size() > 1) result.pipeline = pipeline_seconds(runner_.seconds());
   return result;
+}
+
+PassTimes Engine::passes(std::span<const data::Batch> batches, std::int64_t step) {
+  if (!alike_each_step_ || judge_ || spans_ != nullptr) return runner_.run(batches, step, objective_of_step());
+  PassTimes times;
+  const auto run = [&] { times = runner_.run(batches, step, objective_of_step()); };
+  ops_.repeat(kept_passes_, std::ref(run));
+  return times;
 }
 
 StepObjective Engine::objective_of_step() {

@@ -124,6 +124,8 @@ class Engine {
   void do_again(const data::Batch& own, std::int64_t step, bool second);
   /// Throws unless each audited micro-batch gave the same gradient twice. Collective.
   void demand_alike(const data::Batch& own, std::int64_t step);
+  /// The forward and backward passes of a step.
+  PassTimes passes(std::span<const data::Batch> batches, std::int64_t step);
   StepObjective objective_of_step();
   parallel::GradientStore& gradients() { return audited_ ? *audited_ : updater_->gradients(); }
   double loss_sum();
@@ -158,6 +160,8 @@ class Engine {
   std::optional<StepJudge> judge_;                   ///< where samples are judged whole
   std::vector<layout::Access> order_, order_again_;  ///< of a step, and of its first micro-batch alone
   std::vector<data::Batch> brought_;
+  const bool alike_each_step_;             ///< whether passes may be repeated (ops::Ops::repeat)
+  std::unique_ptr<KeptWork> kept_passes_;  ///< of a step
   SpanLog* spans_ = nullptr;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <string>
 #include <typeinfo>
 
@@ -190,6 +191,73 @@ TEST_F(CudaRuntime, MemoryThatTheHostWritesTooEarlyIsTold) {
   gpu.first->copy(gpu.pinned.data(), gpu.memory.data(), 4);
   gpu.host() = 4;
   EXPECT_THROW(gpu.first->synchronize(), Fault);
+}
+
+/// Gives out what is to be repeated, with a factor that the work may not see when it is repeated.
+void fetch_multiplied(const TwoStreams& gpu, float by) {
+  Stream& stream = *gpu.first;
+  const cudaLaunchConfig_t config{1, 1, 0, cuda::native(stream), nullptr, 0};
+  if (cuda::gate_of(stream).lets(reinterpret_cast<const void*>(multiply), 1))
+    cuda::check(cudaLaunchKernelEx(&config, multiply, reinterpret_cast<float*>(gpu.memory.data()), by), "cudaLaunchKernelEx");
+  stream.copy(gpu.fetched.data(), gpu.memory.data(), 4);
+}
+
+TEST_F(CudaRuntime, RepeatedWorkIsThatOfTheSecondCall) {
+  const TwoStreams gpu;
+  Stream& stream = *gpu.first;
+  std::unique_ptr<KeptWork> kept;
+  const std::uint64_t before = counts().graphs;
+  float expected = 1;
+  for (const float by : {2.0F, 3.0F, 5.0F, 7.0F}) {
+    gpu.host() = 1;
+    stream.copy(gpu.memory.data(), gpu.pinned.data(), 4);
+    cuda::repeat(cuda::native(stream), cuda::gate_of(stream), kept, [&] { fetch_multiplied(gpu, by); });
+    stream.synchronize();
+    if (by <= 3) expected = by;  // a graph has the numbers that it was made with
+    EXPECT_EQ(*reinterpret_cast<const float*>(gpu.fetched.data()), expected);
+  }
+  EXPECT_EQ(counts().graphs - before, 3U);
+}
+
+TEST_F(CudaRuntime, OtherWorkThanWhatIsRepeatedIsTold) {
+  const TwoStreams gpu;
+  Stream& stream = *gpu.first;
+  std::unique_ptr<KeptWork> kept;
+  const auto repeat = [&](const std::function<void()>& issue) {
+    cuda::repeat(cuda::native(stream), cuda::gate_of(stream), kept, issue);
+  };
+  const auto usual = [&] { fetch_multiplied(gpu, 2); };
+  for (int call = 0; call < 3; ++call) repeat(usual);
+  EXPECT_THROW(repeat([&] { stream.copy(gpu.fetched.data(), gpu.memory.data(), 4); }), BrokenRule);
+  EXPECT_THROW(repeat([&] { stream.synchronize(); }), BrokenRule);
+  EXPECT_THROW(repeat([&] { stream.record(*gpu.event); }), BrokenRule);
+  EXPECT_THROW(repeat([&] { stream.wait(*gpu.event); }), BrokenRule);
+  repeat(usual);
+  stream.synchronize();
+}
+
+TEST_F(CudaRuntime, WorkThatNoGraphCanHaveLeavesTheStreamUsable) {
+  const TwoStreams gpu;
+  Stream& stream = *gpu.first;
+  std::vector<std::byte> pageable(4);
+  for (const std::function<void()>& wrong : std::vector<std::function<void()>>{
+           [&] { stream.synchronize(); },
+           [&] { gpu.runtime->memory().allocate(4); },
+           [&] { stream.copy(pageable.data(), gpu.memory.data(), 4); },
+       }) {
+    std::unique_ptr<KeptWork> kept;
+    const auto repeat = [&](const std::function<void()>& issue) {
+      cuda::repeat(cuda::native(stream), cuda::gate_of(stream), kept, issue);
+    };
+    repeat([&] { fetch_multiplied(gpu, 2); });
+    EXPECT_ANY_THROW(repeat([&] {
+      fetch_multiplied(gpu, 2);
+      wrong();
+    }));
+    stream.synchronize();
+    repeat([&] { fetch_multiplied(gpu, 2); });
+    stream.synchronize();
+  }
 }
 
 TEST_F(CudaRuntime, ACopyOutsideOfAnAllocationIsRefused) {

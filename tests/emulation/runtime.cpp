@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "cuda_runtime.h"
 #include "emulation/emulation.h"
@@ -16,6 +17,10 @@
 #include "random.h"
 #include "streams.h"
 #include "tally.h"
+
+struct CUgraphExec_st {
+  std::vector<KeptIssue> work;
+};
 
 namespace lockstep::emulation {
 namespace {
@@ -36,6 +41,16 @@ std::map<cudaEvent_t, std::shared_ptr<CUevent_st>>& events() {
 }
 
 cudaStream_t found(cudaStream_t stream) { return stream == nullptr ? null_stream() : is_stream(stream) ? stream : nullptr; }
+
+// A wait breaks a capture. Events could be kept in graphs, but nothing needs that.
+bool is_captured(CUstream_st& stream) {
+  if (stream.captured == nullptr) return false;
+  stream.captured->broken = true;
+  return true;
+}
+
+// Copies of memory that the host may move are no work for a graph.
+bool kept_by_graphs(const void* address) { return is_device(address) || is_pinned(address); }
 
 bool fits(dim3 grid, dim3 block) {
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
@@ -139,6 +154,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorLaunchFailure";
     case cudaErrorSystemDriverMismatch:
       return "cudaErrorSystemDriverMismatch";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
   }
   return "unrecognized error code";
 }
@@ -147,6 +166,7 @@ const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(erro
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   const Lock lock(runtime_lock());
   *data = nullptr;
+  if (breaks_captures()) return cudaErrorStreamCaptureUnsupported;
   if (bytes == 0) return cudaSuccess;
   if (bytes > machine().memory - device_bytes()) return cudaErrorMemoryAllocation;
   *data = allocate_device(bytes);
@@ -156,6 +176,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
 cudaError_t cudaFree(void* data) {
   const Lock lock(runtime_lock());
   if (data == nullptr) return cudaSuccess;
+  if (breaks_captures()) return cudaErrorStreamCaptureUnsupported;
   wait_for_all();
   return free_device(data) ? cudaSuccess : cudaErrorInvalidValue;
 }
@@ -175,6 +196,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const Lock lock(runtime_lock());
   if ((stream = found(stream)) == nullptr) return cudaErrorInvalidResourceHandle;
   if (!device_has(to, bytes) || !device_has(from, bytes)) return cudaErrorInvalidValue;
+  if (stream->captured != nullptr && !(kept_by_graphs(to) && kept_by_graphs(from))) {
+    stream->captured->broken = true;
+    return cudaErrorStreamCaptureUnsupported;
+  }
   issue_copy(stream, to, from, bytes);
   return cudaSuccess;
 }
@@ -204,13 +229,56 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(runtime_lock());
   if ((stream = found(stream)) == nullptr) return cudaErrorInvalidResourceHandle;
+  if (is_captured(*stream)) return cudaErrorStreamCaptureUnsupported;
   wait_for(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   const Lock lock(runtime_lock());
   if ((stream = found(stream)) == nullptr || !events().contains(event)) return cudaErrorInvalidResourceHandle;
+  if (is_captured(*stream)) return cudaErrorStreamCaptureUnsupported;
   issue_wait(stream, events().at(event));
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  const Lock lock(runtime_lock());
+  if (!is_stream(stream) || stream->captured != nullptr || mode != cudaStreamCaptureModeThreadLocal) return cudaErrorInvalidValue;
+  stream->captured = std::make_unique<CUgraph_st>();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Lock lock(runtime_lock());
+  *graph = nullptr;
+  if (!is_stream(stream) || stream->captured == nullptr) return cudaErrorInvalidValue;
+  const std::unique_ptr<CUgraph_st> captured = std::move(stream->captured);
+  if (captured->broken) return cudaErrorStreamCaptureInvalidated;
+  *graph = new CUgraph_st(*captured);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long flags) {
+  const Lock lock(runtime_lock());
+  if (graph == nullptr || flags != 0) return cudaErrorInvalidValue;
+  *made = new CUgraphExec_st{graph->work};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t made, cudaStream_t stream) {
+  const Lock lock(runtime_lock());
+  if ((stream = found(stream)) == nullptr || made == nullptr) return cudaErrorInvalidResourceHandle;
+  if (is_captured(*stream)) return cudaErrorStreamCaptureUnsupported;
+  ++tally().graphs;
+  for (const KeptIssue& issue : made->work) issue(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  const Lock lock(runtime_lock());
+  delete graph;
+  return cudaSuccess;
+}
+// A graph that is under way comes to its end.
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t made) {
+  const Lock lock(runtime_lock());
+  delete made;
   return cudaSuccess;
 }
 
@@ -228,6 +296,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(runtime_lock());
   if ((stream = found(stream)) == nullptr || !events().contains(event)) return cudaErrorInvalidResourceHandle;
+  if (is_captured(*stream)) return cudaErrorStreamCaptureUnsupported;
   issue_record(stream, events().at(event));
   return cudaSuccess;
 }

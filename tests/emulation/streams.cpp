@@ -125,13 +125,30 @@ void wait_for_all() {
   for (const CUstream_st* stream : streams()) acquire(stream);
 }
 
+bool breaks_captures() {
+  bool any = false;
+  for (CUstream_st* stream : streams()) {
+    if (stream->captured == nullptr || stream->captured->by != std::this_thread::get_id()) continue;
+    stream->captured->broken = any = true;
+  }
+  return any;
+}
+
 void issue(CUstream_st* stream, std::function<void()> run) {
+  if (stream->captured != nullptr) {
+    stream->captured->work.push_back([run = std::move(run)](CUstream_st* on) { issue(on, run); });
+    return;
+  }
   Work work;
   work.run = std::move(run);
   push(stream, std::move(work));
 }
 
 void issue_copy(CUstream_st* stream, void* to, const void* from, std::size_t bytes) {
+  if (stream->captured != nullptr) {
+    stream->captured->work.push_back([=](CUstream_st* on) { issue_copy(on, to, from, bytes); });
+    return;
+  }
   Work work;
   work.run = [=] { std::memcpy(to, from, bytes); };
   work.host[0] = host_side(from, bytes, false);

@@ -9,6 +9,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
+#include <vector>
 
 #include "fiber.h"
 
@@ -16,6 +18,8 @@
 struct CUevent_st {
   std::uint64_t recorded = 0, done = 0;
 };
+
+struct CUstream_st;
 
 namespace lockstep::emulation {
 
@@ -38,8 +42,19 @@ struct Work {
 
 }  // namespace lockstep::emulation
 
+/// Issues one piece of work, on a stream of the caller's choice.
+using KeptIssue = std::function<void(CUstream_st*)>;
+
+/// What a stream was given while it was captured.
+struct CUgraph_st {
+  std::vector<KeptIssue> work;
+  std::thread::id by = std::this_thread::get_id();
+  bool broken = false;  ///< there was a call that a graph cannot have
+};
+
 struct CUstream_st {
   std::deque<lockstep::emulation::Work> work;
+  std::unique_ptr<CUgraph_st> captured;  ///< while the stream is captured
   /// ThreadSanitizer sees each stream's work as that of another thread: orders come from waits alone.
   lockstep::emulation::Fiber fiber = lockstep::emulation::Fiber::without_stack();
 };
@@ -56,9 +71,12 @@ bool is_stream(const CUstream_st* stream);
 /// The stream without a name, which waits for no other: the rest are made with cudaStreamNonBlocking.
 CUstream_st* null_stream();
 
+/// For calls that a thread may not make while it captures a stream: whether it does. The capture is then broken.
+bool breaks_captures();
+/// Where the stream is captured, `run` is kept and will be issued with each launch of the graph.
 void issue(CUstream_st* stream, std::function<void()> run);
 /// Issues a copy. Until it is done, the host must not change host memory that the copy reads or writes. A destination in host
-/// memory is poisoned until then.
+/// memory is poisoned until then. A captured stream keeps it.
 void issue_copy(CUstream_st* stream, void* to, const void* from, std::size_t bytes);
 void issue_record(CUstream_st* stream, const std::shared_ptr<CUevent_st>& event);
 void issue_wait(CUstream_st* stream, const std::shared_ptr<CUevent_st>& event);

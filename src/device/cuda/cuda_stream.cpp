@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_stream.h"
 
+#include "base/error.h"
 #include "device/cuda/check.h"
 
 namespace lockstep::cuda {
@@ -35,17 +36,20 @@ class CudaStream final : public Stream {
     return std::make_unique<CudaEvent>();
   }
   void record(Event& event) override {
+    demand_open();
     check(cudaEventRecord(dynamic_cast<CudaEvent&>(event).native(), stream_), "cudaEventRecord");
   }
   void wait(const Event& event) override {
+    demand_open();
     check(cudaStreamWaitEvent(stream_, dynamic_cast<const CudaEvent&>(event).native(), 0), "cudaStreamWaitEvent");
   }
   void synchronize() override {
+    demand_open();
     progress();
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
-    if (to == from || bytes == 0) return;
+    if (to == from || bytes == 0 || !gate_.lets(to, bytes)) return;
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
   }
 
@@ -53,12 +57,15 @@ class CudaStream final : public Stream {
     use();
     return stream_;
   }
+  WorkGate& gate() { return gate_; }
 
  private:
+  void demand_open() const { ensure(gate_.open(), "nothing is waited for in repeated work"); }
   void use() const { check(cudaSetDevice(gpu_), "cudaSetDevice"); }
 
   int gpu_;
   cudaStream_t stream_ = nullptr;
+  WorkGate gate_;
 };
 
 }  // namespace
@@ -66,5 +73,7 @@ class CudaStream final : public Stream {
 std::unique_ptr<Stream> make_cuda_stream(int gpu) { return std::make_unique<CudaStream>(gpu); }
 
 cudaStream_t native(Stream& stream) { return dynamic_cast<CudaStream&>(stream).native(); }
+
+WorkGate& gate_of(Stream& stream) { return dynamic_cast<CudaStream&>(stream).gate(); }
 
 }  // namespace lockstep::cuda

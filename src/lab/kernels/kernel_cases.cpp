@@ -276,6 +276,20 @@ void direction(KernelCall& c) {
                              0.95F, c.step());
 }
 
+// --- what a device keeps ---
+
+void repeated(KernelCall& c) {
+  const Tensor x = c.random({tokens, inputs}), w = c.random({outputs, inputs}), y = c.zeros({tokens, outputs}),
+               sum = c.result(c.random({tokens, outputs}));
+  std::unique_ptr<KeptWork> kept;
+  for (int call = 0; call < 4; ++call) {
+    c.ops().repeat(kept, [&] {
+      c.ops().linear().forward(y, x, w);
+      c.ops().elementwise().add(sum, y);
+    });
+  }
+}
+
 }  // namespace
 
 const std::vector<KernelCase>& kernel_cases() {
@@ -314,6 +328,7 @@ const std::vector<KernelCase>& kernel_cases() {
       {"update", "SGD", sgd},
       {"update", "LARS", lars},
       {"update", "Muon's direction", direction},
+      {"graph", "a product and a sum, repeated", repeated, true},
   };
   return all;
 }

@@ -16,6 +16,7 @@ class CudaOps final : public Ops {
       : memory_(runtime.memory().allocate(Context::workspace_size(bf16))),
         context_{.stream = stream,
                  .native = lockstep::cuda::native(stream),
+                 .gate = lockstep::cuda::gate_of(stream),
                  .workspace = {memory_.data(), memory_.size()},
                  .bf16 = bf16,
                  .observer = observer,
@@ -37,6 +38,11 @@ class CudaOps final : public Ops {
   std::int64_t workspace_bytes() const override { return static_cast<std::int64_t>(memory_.size()); }
   /// Sums by ranges are kept in registers.
   void take_sum_grids() override {}
+  /// An observer is told of the ops of every call, and may wait for each.
+  void repeat(std::unique_ptr<KeptWork>& kept, const std::function<void()>& issue) override {
+    if (context_.observer != nullptr) return issue();
+    lockstep::cuda::repeat(context_.native, context_.gate, kept, issue);
+  }
 
  private:
   Memory memory_;

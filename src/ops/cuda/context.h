@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "device/cuda/repeated_work.h"
 #include "ops/cuda/backend.h"
 #include "ops/ops.h"
 
@@ -16,7 +17,8 @@ namespace lockstep::ops::cuda {
 
 struct Context {
   Stream& stream;
-  cudaStream_t native;  ///< CUDA's handle of `stream`
+  cudaStream_t native;             ///< CUDA's handle of `stream`
+  lockstep::cuda::WorkGate& gate;  ///< of `stream`
   /// Device memory for partial sums: ops of one stream run one after the other and share it. Aligned to 64 bytes.
   std::span<std::byte> workspace;
   Bf16Products bf16;

@@ -173,6 +173,7 @@ class CudaElementwise final : public Elementwise {
  private:
   void do_zero(const Tensor& x) override {
     if (x.elements() == 0) return;
+    if (!context_.gate.lets(x.data, x.bytes())) return;
     lockstep::cuda::check(cudaMemsetAsync(x.data, 0, x.bytes(), context_.native), "cudaMemsetAsync");
   }
 

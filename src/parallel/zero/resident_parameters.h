@@ -21,6 +21,7 @@ class ResidentParameters final : public ParameterStore {
   DType dtype() const override { return memory_.storage.type; }
   DType owned_dtype() const override { return memory_.storage.owned(); }
   Lease lease(const layout::Access& access) override;
+  bool waits() const override { return group_.size() > 1; }
   void begin(const std::vector<layout::Access>& order) override;
   Shard shard(UnitIndex unit) override;
   /// Collective where the memory is cut.

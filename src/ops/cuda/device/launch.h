@@ -27,6 +27,7 @@ inline unsigned blocks_of(std::int64_t count, std::int64_t size) { return narrow
 template <class... Parameters, class... Arguments>
 void launch(const Context& context, const LaunchShape& shape, void (*kernel)(Parameters...), Arguments&&... arguments) {
   if (shape.blocks.x == 0 || shape.blocks.y == 0 || shape.blocks.z == 0) return;
+  if (!context.gate.lets(reinterpret_cast<const void*>(kernel), shape.blocks.x)) return;
   cudaLaunchConfig_t config{};
   config.gridDim = shape.blocks;
   config.blockDim = dim3(shape.threads);

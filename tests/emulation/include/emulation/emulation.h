@@ -22,7 +22,7 @@ bool races_are_watched();
 
 /// Counts of the emulation's work since the program began.
 struct Counts {
-  std::uint64_t launches, blocks, switches, barriers, meetings;
+  std::uint64_t launches, blocks, switches, barriers, meetings, graphs;
 };
 Counts counts();
 
