@@ -67,6 +67,7 @@ parity:
 	@build/lockstep verify --layouts all --html build/parity.html
 	@build/lockstep verify --layouts all --dtype bf16
 	@LOCKSTEP_VERIFY_CASES=$(or $(CASES),200) LOCKSTEP_VERIFY_SEED=$(or $(SEED),1) build/test_lab --gtest_filter='VerifyRandom.*'
+	@LOCKSTEP_WRONG_WAYS=all build/test_lab --gtest_filter='*AgainstWays.*'
 	@LOCKSTEP_RESUME_MATRIX=all build/test_train --gtest_filter='ResumeTable.*'
 	@LOCKSTEP_RUN_STEPS=50 build/test_app --gtest_filter='FourDimensions.*'
 	@scripts/build release test_cuda test_cuda_planted

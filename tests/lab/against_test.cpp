@@ -1,7 +1,8 @@
-// The verdict on dumps of other systems' steps.
+// The verdict on dumps of other systems' steps. LOCKSTEP_WRONG_WAYS=all makes every mistake in more models (make parity).
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 
 #include "lab/against_dumps.h"
 
@@ -70,6 +71,9 @@ bool is_named(const MadeStep& step, const Tensors& right, const Way& way, double
 }
 
 TEST_P(AgainstWays, EveryWrongWayIsNamed) {
+  const std::string model = GetParam();
+  if ((model == "llama_tied" || model == "gemma3") && std::getenv("LOCKSTEP_WRONG_WAYS") == nullptr)
+    GTEST_SKIP() << "LOCKSTEP_WRONG_WAYS=all (make parity)";
   const MadeStep step = rich_step(GetParam());
   const Tensors right = step.tensors(step.right);
   ASSERT_EQ(first_wrong(step.judged(right)), "");
