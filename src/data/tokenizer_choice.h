@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "data/chat/model_texts.h"
 #include "data/tokenizer.h"
 #include "io/file.h"
 
@@ -24,7 +25,8 @@ struct TokenizerChoice {
   Kind kind = Kind::characters;
   std::string path = {};        ///< path of gpt2 and hf
   std::int64_t vocabulary = 0;  ///< the most tokens that a trained one may have
-  Json described = {};          ///< hf: Tokenizer::describe() of one at hand. `path` only has its chat template, or is empty.
+  Json described = {};          ///< hf: Tokenizer::describe() of one at hand. `path` is the folder that has it, or empty.
+  ModelTexts texts = {};        ///< with `described`: those of its model
 };
 
 /// Throws UserError for a name that is not known, lacks its path or has a size that cannot be.

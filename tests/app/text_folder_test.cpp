@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "app/train_command.h"
 #include "data/token_description.h"
@@ -100,6 +101,67 @@ TEST_F(TextOfModel, HasTheModelsTokenizerInAFolderOfItsOwn) {
   EXPECT_EQ(train("other.txt", "resume", "own", "train.max_iters=9").code, 0);
   EXPECT_EQ(train("other.txt", at("own"), "again").code, 0);
   EXPECT_EQ(prepared().size(), 3);
+}
+
+// The template decides on the tokens, so each has a folder of its own.
+TEST_F(TextOfModel, ConversationsAreWrittenByTheTemplateThatTheModelCarries) {
+  const auto templ = [](const std::string& mark) {
+    return "{% for m in messages %}<{{ m.role }}>{{ m.content }}" + mark +
+           "{% endfor %}{{ '<assistant>' if add_generation_prompt }}";
+  };
+  io::replace_file(folder_ / "hf/chat_template.jinja", templ("<end>"));
+  ASSERT_EQ(lockstep({"convert", at("hf"), at("carried.gguf")}).code, 0);
+  std::string rows;
+  for (int i = 0; i < 40; ++i)
+    rows += R"({"messages": [{"role": "user", "content": "Hi, what is it?"}, {"role": "assistant", "content": ")" +
+            std::to_string(i) + "\"}]}\n";
+  io::replace_file(folder_ / "chats.jsonl", rows);
+  const auto tokens = [&](std::size_t folder) {
+    return data::read_description(folder_ / "root" / prepared().at(folder)).value().find("train.bin")->sha256;
+  };
+  const auto said = [&](const std::string& from, const std::string& by, std::size_t folders) {
+    const Outcome outcome = train("chats.jsonl", at(from), "of_" + from + std::to_string(folders));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("found: messages (role, content), written by " + at(by) + "; taught: the assistant's turns"),
+              std::string::npos)
+        << outcome.out;
+    EXPECT_EQ(prepared().size(), folders) << from;
+  };
+  said("hf", "hf/chat_template.jinja", 1);
+  const std::string folder = prepared().front(), ids = tokens(0);
+  EXPECT_EQ(train("chats.jsonl", "resume", "of_hf1", "train.max_iters=3").code, 0);
+  EXPECT_EQ(prepared(), std::vector<std::string>{folder});
+  fs::remove_all(folder_ / "root");
+  said("of_hf1", "of_hf1", 1);
+  EXPECT_EQ(prepared(), std::vector<std::string>{folder});
+  EXPECT_EQ(tokens(0), ids);
+  fs::remove_all(folder_ / "root");
+  said("carried.gguf", "carried.gguf", 1);
+  EXPECT_EQ(tokens(0), ids);
+  said("hf", "hf/chat_template.jinja", 2);
+  io::replace_file(folder_ / "hf/chat_template.jinja", templ("<stop>"));
+  said("hf", "hf/chat_template.jinja", 3);
+  const Outcome none = train("chats.jsonl", at("run"), "x");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("no chat template says how a model reads these conversations"), std::string::npos) << none.err;
+}
+
+TEST_F(TextOfModel, DocumentsOfModelsThatEndThemByOtherTokensAreApart) {
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += R"({"text": "the quick brown fox )" + std::to_string(i) + "\"}\n";
+  io::replace_file(folder_ / "rows.jsonl", rows);
+  std::set<std::string> ends;
+  for (const std::string end : {"<|endoftext|>", "z"}) {
+    io::replace_file(folder_ / "hf/tokenizer_config.json", Json(Json::Object{{"eos_token", end}}).dump());
+    const Outcome outcome = train("rows.jsonl", at("hf"), "of" + std::to_string(ends.size()));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("found: texts"), std::string::npos) << outcome.out;
+    for (const std::string& folder : prepared()) {
+      const auto tokenizer = data::make_tokenizer(data::read_description(folder_ / "root" / folder).value().tokenizer);
+      ends.emplace(tokenizer->bytes(tokenizer->end_of_text().value()));
+    }
+  }
+  EXPECT_EQ(ends, (std::set<std::string>{"<|endoftext|>", "z"}));
 }
 
 TEST_F(TextOfModel, AFolderInPlaceOfATextIsToldWhatItIs) {

@@ -351,8 +351,8 @@ TEST(ChatTemplate, ComesFromTheFilesOfAFolderAsInTransformers) {
   EXPECT_EQ(written(false), "<b><e>");
   write("tokenizer_config.json", R"({"bos_token": "<s>", "added_tokens_decoder": {}})");
   EXPECT_EQ(written(false), "<s>");
-  EXPECT_EQ(ChatTemplate::find_in(folder.path())->write({}, Prompt::none, day()), "<s>");
-  EXPECT_EQ(ChatTemplate::find_in(folder.path())->write(with_tools, Prompt::none, day()), "<s>tools");
+  EXPECT_EQ(ChatTemplate::from_texts(texts_of(folder.path()))->write({}, Prompt::none, day()), "<s>");
+  EXPECT_EQ(ChatTemplate::from_texts(texts_of(folder.path()))->write(with_tools, Prompt::none, day()), "<s>tools");
   write("tokenizer_config.json", "{}");
   write("special_tokens_map.json", "{");
   EXPECT_NE(said_of([&] { written(false); }).find("special_tokens_map.json: not valid JSON"), std::string::npos);

@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "app/folder/folder_owner.h"
+#include "app/published/published_files.h"
 #include "app/settings/source_shape.h"
 #include "base/error.h"
 #include "base/shell.h"
 #include "checkpoint/find.h"
+#include "data/text/look.h"
 #include "data/token_description.h"
 #include "io/file.h"
 #include "io/sha256.h"
@@ -54,12 +56,14 @@ bool is_named_by_text(const RunConfig& config) {
                   own_command({"prepare", config.data.file.value_or("TEXT"), "--tokenizer", "hf:FILE", "--out", "DATA"})));
 }
 
-data::TokenizerChoice choice_of(const Json& described, const io::Path& folder) {
-  return {.kind = data::TokenizerChoice::Kind::hf, .path = folder.string(), .described = described};
+data::TokenizerChoice choice_of(const Json& described, data::ModelTexts texts, const std::string& folder = "") {
+  return {.kind = data::TokenizerChoice::Kind::hf, .path = folder, .described = described, .texts = std::move(texts)};
 }
 
 /// The same ids have the same file.
 std::string file_of(const Json& described) { return data::make_tokenizer(described)->tokenizer_json(); }
+
+bool has_rows(const std::string& text) { return io::exists(text) && data::look_at(text, text, {}).rows != data::Rows::none; }
 
 }  // namespace
 
@@ -97,14 +101,14 @@ std::optional<data::TokenizerChoice> model_tokenizer(const RunConfig& config) {
   if (settings::starts_from_published(config)) {
     const data::PublishedTokenizer found = data::find_published_tokenizer(from);
     if (!found.tokenizer) refuse_unknown_tokenizer(config, found.fault);
-    return choice_of(found.tokenizer->describe(), io::is_folder(from) ? from : "");
+    return choice_of(found.tokenizer->describe(), data::texts_of(from), io::is_folder(from) ? from : "");
   }
   const bool begins = starts_from_folder(config);
   const std::string run = begins ? from : run_folder(config, "");
   if (begins ? !io::exists(from) : !may_resume(config) || !checkpoint::has_checkpoints(run)) return std::nullopt;
   const Json facts = checkpoint::choose_checkpoint(run, begins ? "best" : "last").manifest.run;
   const Json* tokenizer = facts.is_object() ? facts.find("tokenizer") : nullptr;
-  if (tokenizer != nullptr) return choice_of(*tokenizer, "");
+  if (tokenizer != nullptr) return choice_of(*tokenizer, kept_texts(facts, run));
   if (begins) refuse_unknown_tokenizer(config, "it has no tokenizer");
   return std::nullopt;
 }
@@ -113,11 +117,13 @@ void name_text_folder(RunConfig& config) {
   if (!config.data.file || config.data.dir || !is_named_by_text(config)) return;
   const std::optional<data::TokenizerChoice> model = model_tokenizer(config);
   if (!model) return;
-  const std::string file = file_of(model->described);
+  std::string file = file_of(model->described);
   if (const io::Path folder = data_folder(config); io::is_folder(folder)) {
     const std::optional<data::TokenDescription> there = data::read_description(folder);
     if (there && file_of(there->tokenizer) == file) return;
   }
+  // The template writes conversations, and a special token ends documents. Neither changes the tokens of a plain text.
+  if (!model->texts.empty() && has_rows(*config.data.file)) file += model->texts.files.dump();
   config.data.dataset += fmt::format("-{:.8}", io::sha256_of_text(file));
 }
 

@@ -96,6 +96,12 @@ Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer
   return facts;
 }
 
+data::ModelTexts kept_texts(const Json& run, std::string where) {
+  const Json* published = run.is_object() ? run.find(published_key) : nullptr;
+  const Json* files = published != nullptr && published->is_object() ? published->find(published_texts) : nullptr;
+  return data::texts_among(files != nullptr && files->is_object() ? *files : Json(Json::Object{}), std::move(where));
+}
+
 Json carried_from(const checkpoint::huggingface::Folder& folder, Log& log) {
   Json run(Json::Object{{"program", program_version()}});
   Json facts = published_facts(folder);

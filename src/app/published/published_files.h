@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "checkpoint/huggingface/export.h"
 #include "checkpoint/huggingface/folder.h"
+#include "data/chat/model_texts.h"
 #include "data/tokenizer.h"
 
 namespace lockstep::app {
@@ -31,6 +32,10 @@ Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads =
 /// The facts that a run keeps when it goes on from those weights with a text of its own. `source` is the model's tokenizer,
 /// `text` the run's, which has the same tokens; either may be null. The files of another tokenizer.json are not kept.
 Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer* text);
+
+/// Those of the published model's files that say its chat template and special tokens, by a manifest's `run`. `where` is how
+/// messages call the run.
+data::ModelTexts kept_texts(const Json& run, std::string where);
 
 /// What a checkpoint of the published model carries in its manifest's `run`. Warns when its tokenizer cannot be read.
 Json carried_from(const checkpoint::huggingface::Folder& folder, Log& log);

@@ -11,19 +11,14 @@ namespace lockstep::app {
 namespace {
 
 /// The chat template: the one that was `said`, else what lies in the model's folder. Else it is what its run keeps of the model
-/// that it began with.
+/// that it began with. Special tokens come from the same place.
 std::optional<data::ChatTemplate> chat_of(const std::string& said, const std::string& folder, const LoadedModel& loaded) {
-  if (!said.empty()) {
-    data::ChatTemplate chat = data::ChatTemplate::open(said);
-    if (io::is_folder(folder)) chat.take_tokens(folder);
-    return chat;
-  }
-  if (io::is_folder(folder)) {
-    if (std::optional<data::ChatTemplate> chat = data::ChatTemplate::find_in(folder)) return chat;
-  }
-  const Json* published = loaded.manifest.run.is_object() ? loaded.manifest.run.find(published_key) : nullptr;
-  const Json* texts = published != nullptr && published->is_object() ? published->find(published_texts) : nullptr;
-  return texts != nullptr && texts->is_object() ? data::ChatTemplate::from_texts(*texts, loaded.folder) : std::nullopt;
+  data::ModelTexts texts = io::is_folder(folder) ? data::texts_of(folder) : data::ModelTexts{};
+  if (texts.empty()) texts = kept_texts(loaded.manifest.run, loaded.folder);
+  if (said.empty()) return data::ChatTemplate::from_texts(texts);
+  data::ChatTemplate chat = data::ChatTemplate::open(said);
+  chat.take_tokens(texts);
+  return chat;
 }
 
 /// Tokens that a pass reads beside texts that are written, and where none is: then the oldest prompt goes first, whole or not.

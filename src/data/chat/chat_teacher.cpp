@@ -20,13 +20,15 @@ namespace {
 // A content that a template which writes contents shows, whatever it makes of them.
 constexpr const char* marker = "0lockstep1";
 
-ChatTemplate chosen_template(const ChatRules& rules, const io::Path& folder, const Tokenizer* tokenizer) {
-  if (rules.chat_template.empty() && (folder.empty() || !ChatTemplate::is_in(folder)))
+ChatTemplate chosen_template(const ChatRules& rules, const ModelTexts& texts, const Tokenizer* tokenizer) {
+  std::optional<ChatTemplate> found =
+      rules.chat_template.empty() ? ChatTemplate::from_texts(texts) : ChatTemplate::open(rules.chat_template);
+  if (!found)
     throw UserError(
         "no chat template says how a model reads these conversations",
         "name one by --chat-template: chatml, llama3, zephyr or a FILE; or a folder that has one: --tokenizer hf:FOLDER");
-  ChatTemplate made = ChatTemplate::open(rules.chat_template.empty() ? folder.string() : rules.chat_template);
-  if (!folder.empty() && made.take_tokens(folder)) return made;  // what it leaves out, the model does not have
+  ChatTemplate made = std::move(*found);
+  if (made.take_tokens(texts)) return made;  // what they leave out, the model does not have
   if (tokenizer != nullptr && tokenizer->end_of_text() && made.lacks("eos_token"))
     made.set_token("eos_token", std::string(tokenizer->bytes(*tokenizer->end_of_text())));
   for (const char* token : {"bos_token", "eos_token"}) {
@@ -117,11 +119,11 @@ ChatCounts& ChatCounts::operator+=(const ChatCounts& more) {
   return *this;
 }
 
-ChatTeacher::ChatTeacher(ChatRules rules, RowForm form, const io::Path& folder, const Tokenizer* tokenizer)
+ChatTeacher::ChatTeacher(ChatRules rules, RowForm form, const ModelTexts& texts, const Tokenizer* tokenizer)
     : rules_(std::move(rules)),
       form_(form),
       tokenizer_(tokenizer),
-      template_(chosen_template(rules_, folder, tokenizer)),
+      template_(chosen_template(rules_, texts, tokenizer)),
       between_(template_.between_parts(rules_.now)) {
   if (rules_.train_on == TrainOn::completion && !has_completion(form))
     throw UserError(fmt::format("--train-on completion: {} have no completion", name_of(form)),

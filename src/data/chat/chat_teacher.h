@@ -15,7 +15,6 @@
 #include "data/chat/chat_rows.h"
 #include "data/chat/chat_template.h"
 #include "data/tokenizer.h"
-#include "io/file.h"
 
 namespace lockstep::data {
 
@@ -29,7 +28,7 @@ enum class TrainOn : std::uint8_t {
 enum class TooLong : std::uint8_t { refuse, drop, cut };
 
 struct ChatRules {
-  std::string chat_template = {};  ///< a file or a name (ChatTemplate::open); empty: the tokenizer's
+  std::string chat_template = {};  ///< a file or a name (ChatTemplate::open); empty: the model's
   TrainOn train_on = TrainOn::automatic;
   std::int64_t length = 0;  ///< the most tokens of a conversation; 0: any number
   bool packed = false;      ///< what ends a conversation has a place in the length, too
@@ -56,10 +55,10 @@ std::int64_t count_tokens(const Tokenizer* tokenizer, std::string_view text, boo
 
 class ChatTeacher {
  public:
-  /// `folder`: the tokenizer's, with its template and special tokens; empty: it has none. `tokenizer` counts tokens and outlives
-  /// this; null: a token is a character. Throws UserError for rules that the form does not allow, and for want of a template. It
-  /// also refuses a template that writes bos_token or eos_token when nothing says these.
-  ChatTeacher(ChatRules rules, RowForm form, const io::Path& folder, const Tokenizer* tokenizer);
+  /// `texts`: the model's, with its template and special tokens. `tokenizer` counts tokens and outlives this; null: a token is a
+  /// character. Throws UserError for rules that the form does not allow, and for want of a template. It also refuses a template
+  /// that writes bos_token or eos_token when nothing says these.
+  ChatTeacher(ChatRules rules, RowForm form, const ModelTexts& texts, const Tokenizer* tokenizer);
 
   /// The text of a row; nothing for a conversation that is dropped. Thread-safe. Throws UserError, without a place, for a row
   /// that is not of the form or too long. It also refuses a row where the template does, or loses a turn.

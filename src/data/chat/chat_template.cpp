@@ -14,9 +14,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::uint64_t most_bytes = std::uint64_t{16} << 20;
-constexpr const char *config_file = "tokenizer_config.json", *template_file = "chat_template.jinja",
-                     *map_file = "special_tokens_map.json", *more_templates = "additional_chat_templates",
-                     *tools_file = "additional_chat_templates/tool_use.jinja";
+constexpr const char* more_templates = "additional_chat_templates";
 
 struct Named {
   std::string_view name, source;
@@ -38,40 +36,6 @@ constexpr std::array<Named, 3> known = {{
      "{{ (message['content'] or '') + eos_token + '\\n' }}{% endif %}{% endfor %}"
      "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"},
 }};
-
-// "bos_token": "<s>", or {"content": "<s>", ...}
-Json::Object tokens_of(const Json& config) {
-  Json::Object tokens;
-  for (const auto& [key, value] : config.object()) {
-    if (!key.ends_with("_token")) continue;
-    const Json* text = value.is_object() ? value.find("content") : &value;
-    if (text != nullptr && text->is_string()) tokens.emplace_back(key, *text);
-  }
-  return tokens;
-}
-
-// Those files of a model's folder that say its template and its tokens.
-Json texts_in(const io::Path& folder) {
-  Json texts(Json::Object{});
-  for (const char* name : {template_file, tools_file, config_file, map_file}) {
-    if (io::exists(folder / name)) texts.set(name, io::read_document(folder / name, most_bytes));
-  }
-  return texts;
-}
-
-// What tokenizer_config.json says. Unless it lists the added tokens, too, it is an old one, and special_tokens_map.json goes
-// before it (transformers 5, tokenization_utils_base.py, _from_pretrained).
-Json config_of(const Json& texts, const std::string& folder) {
-  const auto read = [&](const char* name) {
-    const Json* text = texts.find(name);
-    return text != nullptr ? Json::parse(text->string(), visible((io::Path(folder) / name).string())) : Json(Json::Object{});
-  };
-  Json config = read(config_file);
-  if (config.find("added_tokens_decoder") != nullptr) return config;
-  const Json map = read(map_file);
-  for (const auto& [token, text] : map.object()) config.set(token, text);
-  return config;
-}
 
 // As transformers 5 hands messages to templates (utils/chat_template_utils.py, _normalize_chat_messages and
 // _alias_reasoning_fields): without members that are null, and with thinking under the names that templates read.
@@ -114,13 +78,6 @@ Conversation conversation_from_json(const Json& json, std::string_view what) {
   return made;
 }
 
-std::optional<std::string> special_token(const io::Path& folder, std::string_view name) {
-  for (const auto& [token, text] : tokens_of(config_of(texts_in(folder), folder.string()))) {
-    if (token == name) return text.string();
-  }
-  return std::nullopt;
-}
-
 ChatTemplate::ChatTemplate(std::string_view source, std::string name, Json::Object tokens) : tokens_(std::move(tokens)) {
   templates_.emplace_back(source, std::move(name));
 }
@@ -153,19 +110,17 @@ ChatTemplate ChatTemplate::open(const std::string& file_or_name) {
     throw UserError(fmt::format("{}: it has no chat_template", visible(where.string())),
                     "name the file of a template, or one of: chatml, llama3, zephyr");
   };
-  if (io::is_folder(path)) {
-    if (!is_in(path)) io::read_document(path / config_file, most_bytes);  // says what is missing
-    return demand(find_in(path), path / config_file);
-  }
-  if (io::is_gguf(path)) {
-    const Json pairs = io::parse_gguf(io::FileBytes(path), path.string()).pairs;
-    return demand(from_texts(io::texts_of_gguf(pairs), path.string()), path);
+  if (io::is_folder(path) || io::is_gguf(path)) {
+    std::optional<ChatTemplate> found = from_texts(texts_of(path));
+    const io::Path file = io::is_folder(path) ? path / ModelTexts::config : path;
+    if (!found) io::File::open_to_read(file);  // says what is missing
+    return demand(std::move(found), file);
   }
   io::Path folder = io::folder_of(path);
-  if (path.filename() == config_file) {
-    Json texts = texts_in(folder);
-    texts.set(template_file, nullptr);
-    return demand(from_texts(texts, folder.string()), path);
+  if (path.filename() == ModelTexts::config) {
+    ModelTexts texts = texts_of(folder);
+    texts.files.set(ModelTexts::chat, nullptr);
+    return demand(from_texts(texts), path);
   }
   const std::string text = io::read_document(path, most_bytes), said = visible(path.string());
   if (path.extension() == ".json") {
@@ -175,28 +130,26 @@ ChatTemplate ChatTemplate::open(const std::string& file_or_name) {
   ChatTemplate made(text, said);
   const bool additional = folder.filename() == more_templates;
   if (additional) folder = io::folder_of(folder);
-  if (additional || path.filename() == template_file) made.take_tokens(folder);
+  if (additional || path.filename() == ModelTexts::chat) made.take_tokens(texts_of(folder));
   return made;
 }
 
-std::optional<ChatTemplate> ChatTemplate::from_texts(const Json& texts, const std::string& where) {
+std::optional<ChatTemplate> ChatTemplate::from_texts(const ModelTexts& texts) {
   const auto name = [&](const char* file) {
-    return visible(io::exists(io::Path(where) / file) ? (io::Path(where) / file).string() : where);
+    const io::Path path = io::Path(texts.where) / file;
+    return visible(io::exists(path) ? path.string() : texts.where);
   };
   ChatTemplate made;
-  const Json config = config_of(texts, where), *const source = texts.find(template_file), *const tools = texts.find(tools_file);
+  const Json config = config_of(texts), *const source = texts.find(ModelTexts::chat),
+             *const tools = texts.find(ModelTexts::tools);
   if (source == nullptr || !source->is_string()) {
-    if (!made.add_from(config, name(config_file))) return {};
+    if (!made.add_from(config, name(ModelTexts::config))) return {};
     return made;
   }
   made.tokens_ = tokens_of(config);
-  made.templates_.emplace_back(source->string(), name(template_file));
-  if (tools != nullptr) made.templates_.emplace_back(tools->string(), name(tools_file));
+  made.templates_.emplace_back(source->string(), name(ModelTexts::chat));
+  if (tools != nullptr) made.templates_.emplace_back(tools->string(), name(ModelTexts::tools));
   return made;
-}
-
-std::optional<ChatTemplate> ChatTemplate::find_in(const io::Path& folder) {
-  return from_texts(texts_in(folder), folder.string());
 }
 
 void ChatTemplate::set_token(const std::string& name, std::string text) {
@@ -204,10 +157,9 @@ void ChatTemplate::set_token(const std::string& name, std::string text) {
   tokens_.emplace_back(name, std::move(text));
 }
 
-bool ChatTemplate::take_tokens(const io::Path& folder) {
-  const Json texts = texts_in(folder);
-  for (const auto& [token, text] : tokens_of(config_of(texts, folder.string()))) set_token(token, text.string());
-  return texts.find(config_file) != nullptr || texts.find(map_file) != nullptr;
+bool ChatTemplate::take_tokens(const ModelTexts& texts) {
+  for (const auto& [token, text] : tokens_of(config_of(texts))) set_token(token, text.string());
+  return texts.find(ModelTexts::config) != nullptr || texts.find(ModelTexts::map) != nullptr;
 }
 
 bool ChatTemplate::mentions(std::string_view text) const {
@@ -250,10 +202,6 @@ std::optional<std::size_t> ChatTemplate::left_out(const Conversation& conversati
 
 bool ChatTemplate::lacks(const std::string& token) const {
   return mentions(token) && std::ranges::find(tokens_, token, &Json::Object::value_type::first) == tokens_.end();
-}
-
-bool ChatTemplate::is_in(const io::Path& folder) {
-  return io::exists(folder / template_file) || io::exists(folder / config_file);
 }
 
 jinja::Rendered ChatTemplate::render(const Json::Array& messages, const Conversation& conversation, Prompt prompt,

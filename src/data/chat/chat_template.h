@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "data/chat/jinja/template.h"
+#include "data/chat/model_texts.h"
 #include "io/file.h"
 
 namespace lockstep::data {
@@ -36,10 +37,6 @@ struct ChatText {
   std::vector<Taught> taught = {};  ///< in order, apart from each other
 };
 
-/// The text of "eos_token" or the like by a folder's tokenizer_config.json and special_tokens_map.json; nothing where neither
-/// says.
-std::optional<std::string> special_token(const io::Path& folder, std::string_view name);
-
 class ChatTemplate {
  public:
   /// Opens a template by its name (chatml, ...), or from its file, a tokenizer_config.json, a GGUF file, or the folder of a
@@ -50,8 +47,8 @@ class ChatTemplate {
 
   /// Sets the text of "bos_token" and the like, which the template writes.
   void set_token(const std::string& name, std::string text);
-  /// Takes the special tokens of a folder's tokenizer_config.json and special_tokens_map.json. Returns whether there is one.
-  bool take_tokens(const io::Path& folder);
+  /// Takes the special tokens of a model. Returns whether one of its texts is for them.
+  bool take_tokens(const ModelTexts& texts);
   /// Whether the template names a token whose text nothing has said: it would write nothing for it.
   bool lacks(const std::string& token) const;
   /// Whether the template's source has this text: what it never names, it does not write.
@@ -62,13 +59,8 @@ class ChatTemplate {
   /// The first message whose content is not in the text, as of a role that the template does not know; nothing where all are.
   std::optional<std::size_t> left_out(const Conversation& conversation, const std::tm& now) const;
   const std::string& name() const { return templates_.front().name(); }
-  /// The template of a model's folder, if it has one.
-  static std::optional<ChatTemplate> find_in(const io::Path& folder);
-  /// The template from the texts of such files ("chat_template.jinja", "tokenizer_config.json", ...). They are members of an
-  /// object, of which any may be missing.
-  static std::optional<ChatTemplate> from_texts(const Json& texts, const std::string& where);
-  /// Whether a model's folder has a file for a template.
-  static bool is_in(const io::Path& folder);
+  /// The template that a model's texts have, with its special tokens; nothing where they have none.
+  static std::optional<ChatTemplate> from_texts(const ModelTexts& texts);
 
   enum class Prompt : bool { none, added };  ///< added: what stands before an answer follows
   std::string write(const Conversation& conversation, Prompt prompt, const std::tm& now) const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "base/shell.h"
 #include "data/prepare/folder_lock.h"
 #include "data/prepare/prepare.h"
@@ -59,7 +60,7 @@ UserError told_by_command(const UserError& error, const PrepareOptions& options)
   return UserError(std::move(problems));
 }
 
-// What `prepare` prints of a text says nothing to who only wants to train on it.
+// What `prepare` prints of a text says little to who only wants to train on it. What its rows are taken for is said.
 void prepare_text(const io::Path& text, const DatasetRequest& request, const FolderLock& lock, Log& log) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> nowhere(std::fopen("/dev/null", "w"), std::fclose);
   const PrepareOptions options{.input = text.string(),
@@ -71,7 +72,10 @@ void prepare_text(const io::Path& text, const DatasetRequest& request, const Fol
   log.info(fmt::format("Preparing {} in {}{}", text.string(), lock.folder().string(),
                        options.choice ? ", with the model's tokenizer" : ""));
   try {
-    prepare(options, log);
+    const PrepareResult made = prepare(options, log);
+    for (const std::string& line : parts_of_list(made.rows, '\n')) {
+      if (!line.empty()) log.info(line);
+    }
   } catch (const UserError& error) {
     throw told_by_command(error, options);
   }

@@ -43,21 +43,20 @@ void refuse_options_of_pairs(const PrepareOptions& options) {
                "leave it out: all ranks draw from one file (data.shards=global)");
 }
 
-// Where a published tokenizer's chat template and special tokens are; empty: nowhere.
-io::Path folder_of_tokenizer(const TokenizerChoice& choice) {
-  using Kind = TokenizerChoice::Kind;
-  if (choice.kind == Kind::hf && !choice.path.empty() && !io::is_folder(choice.path)) return io::folder_of(choice.path);
-  return choice.path;
+// The texts of the model whose tokenizer it is: a published one's lie beside it.
+ModelTexts model_texts(const TokenizerChoice& choice) {
+  if (!choice.described.is_null() || choice.path.empty()) return choice.texts;
+  return texts_of(io::is_folder(choice.path) ? io::Path(choice.path) : io::folder_of(choice.path));
 }
 
 // Documents end with what tokenizer_config.json calls eos_token, as trl has it (trainer/sft_trainer.py, _tokenize). Templates
 // write it inside conversations, so those end with what vocabularies call the end of a text, where there is one.
-void take_end(Tokenizer& tokenizer, const io::Path& folder, bool texts) {
-  if (folder.empty() || (!texts && tokenizer.end_of_text())) return;
-  const std::optional<std::string> end = special_token(folder, "eos_token");
-  if (!end) return;
-  const std::optional<std::int32_t> token = token_of(tokenizer, *end);
-  if (token && tokenizer.bytes(*token) == *end) tokenizer.end_documents_with(*token);
+void take_end(Tokenizer& tokenizer, const ModelTexts& model, bool texts) {
+  if (!texts && tokenizer.end_of_text()) return;
+  for (const auto& [name, text] : tokens_of(config_of(model))) {
+    const std::optional<std::int32_t> token = name == "eos_token" ? token_of(tokenizer, text.string()) : std::nullopt;
+    if (token && tokenizer.bytes(*token) == text.string()) tokenizer.end_documents_with(*token);
+  }
 }
 
 constexpr std::array<std::pair<TrainOn, std::string_view>, 4> taught_words = {
@@ -102,11 +101,11 @@ LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& cho
     throw UserError(fmt::format("--length {}: a tokenizer that is trained on the text cannot count before", rules.length),
                     "train it first (--out FOLDER without --length), then take --tokenizer hf:FOLDER/tokenizer.json");
   }
-  const io::Path folder = folder_of_tokenizer(choice);
-  if (tokenizer != nullptr) take_end(*tokenizer, folder, texts);
+  const ModelTexts model = model_texts(choice);
+  if (tokenizer != nullptr) take_end(*tokenizer, model, texts);
   if (texts) return;
   if (pairs()) rules.packed = true;
-  teacher_.emplace(rules, pairs() ? RowForm::completion : form_, folder, tokenizer);
+  teacher_.emplace(rules, pairs() ? RowForm::completion : form_, model, tokenizer);
 }
 
 void LineReader::make(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const {

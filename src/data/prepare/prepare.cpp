@@ -105,6 +105,7 @@ class Preparation {
     staging_.commit(description);
     return description;
   }
+  const std::string& rows() const { return rows_; }
   const std::vector<std::string>& marked() const { return marked_; }
   // Whether conversations have what ends documents inside.
   bool ends_inside() const {
@@ -150,13 +151,13 @@ class Preparation {
     if (trains()) tokenizer_ = trained();
     format_ = {.token_bytes = TokenFormat::bytes_for(tokenizer_->vocabulary()), .vocabulary = tokenizer_->vocabulary()};
     if (reader_) {
-      fmt::print(options_.facts, "found: {}\n{}documents: {}\n", reader_->found(has_prompts()), reader_->told(all_.chats),
-                 format_count(all_.documents));
+      rows_ = fmt::format("found: {}\n{}documents: {}\n", reader_->found(has_prompts()), reader_->told(all_.chats),
+                          format_count(all_.documents));
     }
-    fmt::print(options_.facts, "length of dataset in characters: {}\n", format_count(all_.characters));
-    fmt::print(options_.facts, "all the unique characters: {}\n",
-               takes_characters() ? visible(vocabulary, LineBreaks::kept) : "(every byte is a token)");
-    fmt::print(options_.facts, "vocab size: {}\n", format_count(format_.vocabulary));
+    fmt::print(options_.facts, "{}length of dataset in characters: {}\nall the unique characters: {}\nvocab size: {}\n", rows_,
+               format_count(all_.characters),
+               takes_characters() ? visible(vocabulary, LineBreaks::kept) : "(every byte is a token)",
+               format_count(format_.vocabulary));
   }
 
   // A byte order mark is part of a plain text; readers of JSONL pass over it.
@@ -357,6 +358,7 @@ class Preparation {
   std::vector<Slot> slots_;
   std::vector<Contents> contents_;
   std::string text_hash_;            // of each piece
+  std::string rows_;                 // what they are, for people
   std::vector<std::string> marked_;  // files that begin with a byte order mark
   Contents all_;
   TokenFormat format_;
@@ -382,17 +384,15 @@ PrepareResult prepare(const PrepareOptions& options, Log& log) {
   spools.unpack(source);
   if (source.format != TextFormat::jsonl) refuse_options_of_chats(options, false);
   Preparation preparation(options, source, choice, std::move(tokenizer), staging);
-  PrepareResult result{.description = preparation.run()};
-  for (const std::string& name : preparation.marked()) {
+  PrepareResult result{.description = preparation.run(), .rows = preparation.rows(), .bytes = source.bytes()};
+  for (const std::string& name : preparation.marked())
     log.warning(fmt::format("{} begins with a byte order mark (U+FEFF), which is a character of the text", name));
-  }
   if (preparation.ends_inside() && !result.description.packing)
     log.warning("conversations have the token inside that ends documents; data.documents=true would part them there");
   if (const std::int64_t found = result.description.format.vocabulary; found < choice.vocabulary) {
     log.warning(fmt::format("the vocabulary has {} tokens, not {}: every word of the text is a token already",
                             format_count(found), format_count(choice.vocabulary)));
   }
-  result.bytes = source.bytes();
   result.seconds = now_seconds() - start;
   return result;
 }

@@ -41,6 +41,7 @@ struct PrepareOptions {
 
 struct PrepareResult {
   TokenDescription description;
+  std::string rows = {};    ///< of JSONL: lines that say what the rows are, and what became of them
   std::uint64_t bytes = 0;  ///< of text
   double seconds = 0;
 };

@@ -1,0 +1,58 @@
+#include "data/chat/model_texts.h"
+
+#include <array>
+#include <utility>
+
+#include "base/text/visible.h"
+#include "io/gguf.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::array<const char*, 4> names = {ModelTexts::chat, ModelTexts::tools, ModelTexts::config, ModelTexts::map};
+
+}  // namespace
+
+ModelTexts texts_of(const io::Path& model) {
+  if (io::is_gguf(model))
+    return texts_among(io::texts_of_gguf(io::parse_gguf(io::FileBytes(model), model.string()).pairs), model.string());
+  constexpr std::uint64_t most_bytes = std::uint64_t{16} << 20;
+  ModelTexts texts{.where = model.string()};
+  for (const char* name : names) {
+    if (io::exists(model / name)) texts.files.set(name, io::read_document(model / name, most_bytes));
+  }
+  return texts;
+}
+
+ModelTexts texts_among(const Json& files, std::string where) {
+  ModelTexts texts{.where = std::move(where)};
+  for (const char* name : names) {
+    if (const Json* text = files.find(name); text != nullptr && text->is_string()) texts.files.set(name, *text);
+  }
+  return texts;
+}
+
+Json config_of(const ModelTexts& texts) {
+  const auto read = [&](const char* name) {
+    const Json* text = texts.find(name);
+    return text != nullptr ? Json::parse(text->string(), visible((io::Path(texts.where) / name).string())) : Json(Json::Object{});
+  };
+  Json config = read(ModelTexts::config);
+  if (config.find("added_tokens_decoder") != nullptr) return config;
+  const Json map = read(ModelTexts::map);
+  for (const auto& [token, text] : map.object()) config.set(token, text);
+  return config;
+}
+
+// "bos_token": "<s>", or {"content": "<s>", ...}
+Json::Object tokens_of(const Json& config) {
+  Json::Object tokens;
+  for (const auto& [key, value] : config.object()) {
+    if (!key.ends_with("_token")) continue;
+    const Json* text = value.is_object() ? value.find("content") : &value;
+    if (text != nullptr && text->is_string()) tokens.emplace_back(key, *text);
+  }
+  return tokens;
+}
+
+}  // namespace lockstep::data
