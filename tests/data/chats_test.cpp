@@ -182,6 +182,24 @@ TEST(Chats, TooLongIsRefusedDroppedOrCut) {
   EXPECT_TRUE(contains(chats.refused(lines), "--length 129: a tokenizer that is trained on the text cannot count before"));
 }
 
+// A line feed ends documents of bytes. A template may write it itself.
+TEST(Chats, AWindowHoldsAConversationOfItsLength) {
+  for (const char* end : {"", "\n"}) {
+    Chats chats;
+    chats.options.chats.chat_template =
+        chats.folder.write("t.jinja", std::string("{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}"
+                                                  "{{ '<assistant>' if add_generation_prompt else '") +
+                                          end + "' }}");
+    chats.options.pack = chats.options.chats.packed = true;
+    chats.options.chats.length = 31;
+    chats.prepare(chat_line(one_answer) + chat_line(one_answer));
+    EXPECT_TRUE(contains(chats.facts, "train: 1 document in 1 window of 31 tokens, 100.0 %")) << chats.facts;
+    EXPECT_EQ(chats.part("train").text.substr(0, 31), "<user>Hi<end><assistant>A<end>\n");
+    chats.options.chats.length = 30;
+    EXPECT_TRUE(contains(chats.refused(chat_line(one_answer)), "the conversation has 31 tokens with what ends it"));
+  }
+}
+
 TEST(Chats, ATemplateThatLosesATurnIsRefused) {
   Chats chats;
   const auto with = [&](const std::string& source) {

@@ -99,12 +99,6 @@ bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::str
   return thinking_lost;
 }
 
-std::int64_t count_tokens(const Tokenizer* tokenizer, std::string_view text, bool goes_on) {
-  if (tokenizer == nullptr) return count_characters(text);
-  std::string unknown;
-  return std::ssize(ids_of(*tokenizer, text, unknown, goes_on));
-}
-
 void ChatCounts::note_unread(std::string_view name) {
   constexpr std::size_t most = 12;
   if (unread.size() < most) unread.emplace(name);
@@ -181,20 +175,30 @@ std::size_t ChatTeacher::first_taught(const ChatRow& row) const {
   return last;
 }
 
+// The tokens that take a part of the length. In a window these are what ends the conversation, too, unless it ends so itself.
+std::int64_t ChatTeacher::tokens_of(const Conversation& chat) const {
+  const std::string text = write(chat);
+  if (tokenizer_ == nullptr) return count_characters(text) + (rules_.packed && !text.ends_with('\n') ? 1 : 0);
+  std::string unknown;
+  const std::vector<std::int32_t> ids = ids_of(*tokenizer_, text, unknown);
+  const bool ended = !ids.empty() && ids.back() == document_end(*tokenizer_);
+  return std::ssize(ids) + (rules_.packed && !ended ? 1 : 0);
+}
+
 // Whether the conversation has a place in the length, with as many of its first turns as do.
 bool ChatTeacher::fit(ChatRow& row, ChatCounts& counts) const {
   if (rules_.length == 0) return true;
-  const std::int64_t most = rules_.length - (rules_.packed ? 1 : 0), count = count_tokens(tokenizer_, write(row.conversation));
-  if (count <= most) return true;
+  const std::int64_t count = tokens_of(row.conversation);
+  if (count <= rules_.length) return true;
   if (rules_.too_long == TooLong::refuse)
     throw UserError(
-        fmt::format("the conversation has {} tokens{}, more than --length {}", format_count(count + rules_.length - most),
+        fmt::format("the conversation has {} tokens{}, more than --length {}", format_count(count),
                     rules_.packed ? " with what ends it" : "", rules_.length),
         "take a larger --length, leave such conversations out (--too-long drop) or their last turns (--too-long cut)");
   Json::Array& messages = row.conversation.messages;
   while (rules_.too_long == TooLong::cut && messages.size() > row.prompt + 1) {
     messages.pop_back();
-    if (!is_assistant(messages.back()) || count_tokens(tokenizer_, write(row.conversation)) > most) continue;
+    if (!is_assistant(messages.back()) || tokens_of(row.conversation) > rules_.length) continue;
     ++counts.cut;
     return true;
   }

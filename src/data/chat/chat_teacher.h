@@ -50,9 +50,6 @@ struct ChatCounts {
 /// calls. Returns whether earlier thinking is left out.
 bool demand_turns(const ChatTemplate& writes, const Conversation& chat, std::string_view text, const std::tm& now);
 
-/// The number of a text's tokens. Where `tokenizer` is null, a token is a character. `goes_on`: the text is the rest of one.
-std::int64_t count_tokens(const Tokenizer* tokenizer, std::string_view text, bool goes_on = false);
-
 class ChatTeacher {
  public:
   /// `texts`: the model's, with its template and special tokens. `tokenizer` counts tokens and outlives this; null: a token is a
@@ -70,6 +67,7 @@ class ChatTeacher {
  private:
   std::string write(const Conversation& chat) const;
   std::size_t first_taught(const ChatRow& row) const;
+  std::int64_t tokens_of(const Conversation& chat) const;
   bool fit(ChatRow& row, ChatCounts& counts) const;
   void note_unread(const Conversation& chat, ChatCounts& counts) const;
 

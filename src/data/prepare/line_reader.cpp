@@ -11,6 +11,8 @@
 
 #include "base/text/visible.h"
 #include "base/units.h"
+#include "data/prepare/encoded_part.h"
+#include "data/text/scan.h"
 
 namespace lockstep::data {
 namespace {
@@ -138,11 +140,10 @@ std::optional<Document> LineReader::document(const Json& object, ChatCounts& cou
 bool LineReader::fits(const Document& text) const {
   const ChatRules& rules = options_.chats;
   if (rules.too_long != TooLong::drop) return true;
-  std::int64_t count = 1;
-  for (const std::string* part : {&text.prompt, &text.text})
-    count += count_tokens(tokenizer_, *part, part == &text.text && !text.prompt.empty());
-  if (tokenizer_ != nullptr) count += std::ssize(tokenizer_->begin_of_text());
-  return count <= rules.length;
+  if (tokenizer_ == nullptr) return count_characters(text.prompt) + count_characters(text.text) + 1 <= rules.length;
+  EncodedPart part;
+  part.add(*tokenizer_, text, true);
+  return part.documents().front() <= rules.length;
 }
 
 // Both documents or none.
