@@ -260,6 +260,8 @@ TEST(PrepareRows, JsonlIsKnownByItsNameAndWhereThatSaysNothingByItsLines) {
       {"list.txt", "[\n  {\n    \"text\": \"pp\"}]", "it is a list of rows in JSON, and its name is not that of JSON",
        " --format jsonl reads a document a row"},
       {"tree.json", "{\n  \"data\": " + list + "}", "it is neither JSONL nor a list of rows in JSON", "jq -c '.MEMBER[]' < "},
+      {"config.json", R"({"model_type": "llama"})", "it is neither JSONL nor a list of rows in JSON",
+       R"(a row is {"text": "..."}, {"prompt": "...", "completion": "..."} or)"},
       {"table.csv", "text,label\nhello,1\n", "is a table, and no text", "csv.DictReader(sys.stdin)"},
       {"table.TSV", "text\tlabel\nhello\t1\n", "is a table, and no text", "delimiter='\\t'"}};
   for (const auto& [name, content, what, remedy] : others) {

@@ -10,9 +10,6 @@
 namespace lockstep::data {
 namespace {
 
-constexpr const char* row_forms =
-    R"(a row is {"text": "..."}, {"prompt": "...", "completion": "..."} or a conversation: messages, ShareGPT or Alpaca)";
-
 const std::string& text_of(const Json& value, std::string_view key) {
   if (!value.is_string()) throw UserError(fmt::format("\"{}\" is {}, not a string", key, kind_of(value)), row_forms);
   return value.string();

@@ -21,6 +21,10 @@ struct Document {
   std::optional<std::vector<Taught>> taught = {};  ///< of a conversation: what of the text is taught
 };
 
+/// The remedy for what is no row.
+inline constexpr const char* row_forms =
+    R"(a row is {"text": "..."}, {"prompt": "...", "completion": "..."} or a conversation: messages, ShareGPT or Alpaca)";
+
 /// The object that a line holds; nothing for a blank one. Throws UserError, without a place, for anything else.
 std::optional<Json> parse_line(std::string_view line);
 /// A document of {"text": ...}, or of {"prompt": ..., "completion": ...}. Other members are ignored. Throws UserError, without a

@@ -140,7 +140,7 @@ Look look_at_rows(const FileStart& start, const std::string& name) {
   if (rows != Rows::none || end != ".json") return {.rows = rows};
   // A folder of programs has such files.
   return {.problem = {name + ": it is neither JSONL nor a list of rows in JSON",
-                      as_rows + "; of a list in it: " + write("jq -c '.MEMBER[]'")}};
+                      fmt::format("{}; of a list in it: {}", row_forms, write("jq -c '.MEMBER[]'"))}};
 }
 
 }  // namespace
