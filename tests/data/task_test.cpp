@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "io/file.h"
+#include "support/packed.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::data {
@@ -64,6 +65,23 @@ TEST_F(TaskFile, TheFirstLineTellsTheForm) {
   EXPECT_EQ(words.kind, TaskKind::last_word);
   EXPECT_EQ(words.items[0].context, "all of");
   EXPECT_EQ(words.items[0].continuations, Texts{" it"});
+}
+
+// As `prepare` reads them.
+TEST_F(TaskFile, AListInJsonIsReadARowALine) {
+  const std::string list = "[\n  {\"context\": \"a\",\n   \"answer\": \"b\"},\n  {\"context\": \"c\", \"answer\": \"d\"}\n]\n";
+  const Task task = read(list);
+  EXPECT_EQ(task.kind, TaskKind::answers);
+  ASSERT_EQ(task.items.size(), 2U);
+  EXPECT_EQ(task.items[1].context, "c");
+  EXPECT_EQ(task.name, "some_task");
+  io::replace_file(folder_ / "packed.json.gz", gzip(list));
+  const Task packed = read_task((folder_ / "packed.json.gz").string());
+  EXPECT_EQ(packed.items.size(), 2U);
+  EXPECT_EQ(packed.name, "packed");
+  EXPECT_NE(told("[{\"text\": \"a\"},\n {\"text\": 1}]").find("some_task.jsonl, row 2: \"text\" is no text"), std::string::npos);
+  EXPECT_NE(told("[{\"text\": \"a\"}").find("row 1: the list has no end"), std::string::npos);
+  EXPECT_NE(told("PAR1....PAR1").find("is a parquet file"), std::string::npos);
 }
 
 TEST_F(TaskFile, BadLinesAreToldWithTheirNumbers) {

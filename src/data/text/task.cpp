@@ -4,14 +4,19 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/text/trimmed.h"
+#include "base/units.h"
 #include "data/chat/jinja/python_text.h"
 #include "data/text/documents.h"
+#include "data/text/source.h"
 #include "io/file.h"
+#include "io/stream.h"
 
 namespace lockstep::data {
 namespace {
@@ -136,18 +141,34 @@ Form form_of(const Json& object, bool words) {
   return {TaskKind::answers, answer};
 }
 
+/// All of a file, unpacked, with a row of a list on each line.
+std::string text_in(const TextFile& file) {
+  constexpr std::size_t block = std::size_t{1} << 20, most_bytes = std::size_t{1} << 30;
+  const std::unique_ptr<io::ByteStream> stream = open_text(file);
+  std::string text;
+  for (std::size_t read = block; read == block;) {
+    const std::size_t before = text.size();
+    if (before > most_bytes)
+      throw UserError(fmt::format("{} has more than {}", file.name, format_bytes(most_bytes)), "cut the task into several");
+    text.resize(before + block);
+    read = io::read_up_to(*stream, std::as_writable_bytes(std::span(text).subspan(before)));
+    text.resize(before + read);
+  }
+  return text;
+}
+
 }  // namespace
 
 Task read_task(const std::string& named) {
   const bool last_words = named.starts_with(lambada);
   const io::Path path(last_words ? named.substr(lambada.size()) : named);
-  constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
-  Task task = parse_task(io::read_document(path, most_bytes), path.string(), last_words);
-  task.name = path.stem().string();
+  const TextFile file = file_source(path, path.string(), {.format = TextFormat::jsonl}).files.front();
+  Task task = parse_task(text_in(file), file.name, last_words, file.unit());
+  task.name = (file.compression == io::Compression::none ? path : path.stem()).stem().string();
   return task;
 }
 
-Task parse_task(std::string_view text, const std::string& name, bool last_words) {
+Task parse_task(std::string_view text, const std::string& name, bool last_words, std::string_view unit) {
   Task task{.name = name, .items = {}};
   std::optional<Form> form;
   std::vector<Problem> problems;
@@ -163,7 +184,7 @@ Task parse_task(std::string_view text, const std::string& name, bool last_words)
       task.items.push_back(form->make(*object));
     } catch (const UserError& error) {
       const Problem& problem = error.problems().front();
-      problems.push_back({fmt::format("{}, line {}: {}", name, number, problem.message), problem.remedy});
+      problems.push_back({fmt::format("{}, {} {}: {}", name, unit, number, problem.message), problem.remedy});
     }
   }
   if (!problems.empty()) throw UserError(std::move(problems));

@@ -1,6 +1,6 @@
 #pragma once
 
-// Tasks that a model is evaluated by, as JSONL: what it finds likelier, foretells or answers.
+// Tasks that a model is evaluated by, as JSONL or a list in JSON: what it finds likelier, foretells or answers.
 
 #include <cstdint>
 #include <string>
@@ -36,7 +36,7 @@ struct Task {
 /// Texts become what lm-eval (EleutherAI, lm-evaluation-harness) makes of them. Throws UserError for a file that cannot be read,
 /// and for bad lines, the first of them by number.
 Task read_task(const std::string& named);
-/// Reads a task from a file's text, which `name` means in errors. `last_words`: the text is LAMBADA's.
-Task parse_task(std::string_view text, const std::string& name, bool last_words);
+/// Reads a task from a file's text, which `name` means in errors, and `unit` a line of it. `last_words`: the text is LAMBADA's.
+Task parse_task(std::string_view text, const std::string& name, bool last_words, std::string_view unit = "line");
 
 }  // namespace lockstep::data
