@@ -154,6 +154,27 @@ TEST(Chats, WhatTeachesNothingIsRefused) {
   EXPECT_TRUE(contains(chats.facts, "conversations without anything that is taught: 1\n")) << chats.facts;
 }
 
+TEST(Chats, AnAssistantByAnotherNameIsToldWithTheRow) {
+  Chats chats;
+  const std::string named = chat_line({{"user", "Hi"}, {"human_expert", "A"}});
+  EXPECT_TRUE(contains(chats.refused(chat_line(one_answer) + named),
+                       "chats.jsonl, line 2: message 2 has the role \"human_expert\", which is none of system, developer, user, "
+                       "assistant, tool, function, ipython; and no message is the assistant's"));
+  // A role beside the assistant's is for the template.
+  chats.prepare(chat_line({{"user", "Hi"}, {"narrator", "So."}, {"assistant", "A"}}) + chat_line(one_answer));
+  EXPECT_EQ(chats.part("train").marked,
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>narrator\nSo.<|im_end|>\n<|im_start|>assistant\n[A<|im_end|>\n]");
+  chats.options.chats.train_on = TrainOn::all;
+  chats.prepare(named + named);
+  chats.options.chats.train_on = TrainOn::automatic;
+  chats.options.chats.chat_template = chats.folder.write(
+      "t.jinja",
+      "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% else %}{% generation %}<{{ m.content }}>"
+      "{% endgeneration %}{% endif %}{% endfor %}");
+  chats.prepare(named + named);
+  EXPECT_EQ(chats.part("train").taught, "<A>");
+}
+
 TEST(Chats, TooLongIsRefusedDroppedOrCut) {
   Chats chats;
   const Turns three = {{"user", "Hi"},     {"assistant", "A"}, {"user", "So?"},

@@ -1,9 +1,11 @@
 #include "data/chat/chat_rows.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -190,7 +192,9 @@ class RowReader {
     }
     const std::string& name = text(from, what + ": \"from\"");
     const auto known = std::ranges::find(roles, name, &decltype(roles)::value_type::first);
-    if (known == roles.end()) refuse(fmt::format("{}: \"from\" is \"{}\", which is no role that is known", what, visible(name)));
+    if (known == roles.end())
+      refuse(fmt::format("{}: \"from\" is \"{}\", which is no role that is known: {}", what, visible(name),
+                         fmt::join(roles | std::views::keys, ", ")));
     const std::string& value = text(given.find("value"), what + ": \"value\"");
     if (name != calls_role) {
       Json made = Json::Object{{"role", known->second}, {"content", value}};

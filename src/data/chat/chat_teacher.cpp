@@ -1,6 +1,7 @@
 #include "data/chat/chat_teacher.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -129,6 +130,22 @@ std::string ChatTeacher::write(const Conversation& chat) const {
   return template_.write(chat, ChatTemplate::Prompt::none, rules_.now);
 }
 
+// A conversation that teaches nothing may give the assistant another name. The roles are those of OpenAI's chats, and Llama's
+// name of a tool.
+void ChatTeacher::demand_an_assistant(const ChatRow& row) const {
+  constexpr std::array<std::string_view, 7> known = {"system", "developer", "user", "assistant", "tool", "function", "ipython"};
+  const Json::Array& messages = row.conversation.messages;
+  const std::size_t from = rules_.train_on == TrainOn::completion ? row.prompt : 0;
+  if (std::any_of(messages.begin() + static_cast<std::ptrdiff_t>(from), messages.end(), is_assistant)) return;
+  for (std::size_t i = from; i < messages.size(); ++i) {
+    const std::string& role = messages[i].at("role").string();
+    if (std::ranges::find(known, role) != known.end()) continue;
+    throw UserError(fmt::format("message {} has the role \"{}\", which is none of {}; and no message is the assistant's", i + 1,
+                                visible(role), fmt::join(known, ", ")),
+                    "write \"assistant\" where the model speaks; leave the row out where it does not");
+  }
+}
+
 std::optional<ChatText> ChatTeacher::teach(const Json& json, ChatCounts& counts) const {
   ChatRow row = chat_row(json, form_, between_);
   if (!fit(row, counts)) return std::nullopt;
@@ -145,7 +162,9 @@ std::optional<ChatText> ChatTeacher::teach(const Json& json, ChatCounts& counts)
     made = template_.teach(chat, ChatTemplate::Prompt::none, rules_.now, first_taught(row));
   }
   if (demand_turns(template_, chat, made.text, rules_.now)) ++counts.thinking;
-  if (made.taught.empty()) ++counts.silent;
+  if (!made.taught.empty()) return made;
+  demand_an_assistant(row);
+  ++counts.silent;
   return made;
 }
 

@@ -66,6 +66,7 @@ class ChatTeacher {
 
  private:
   std::string write(const Conversation& chat) const;
+  void demand_an_assistant(const ChatRow& row) const;
   std::size_t first_taught(const ChatRow& row) const;
   std::int64_t tokens_of(const Conversation& chat) const;
   bool fit(ChatRow& row, ChatCounts& counts) const;
