@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "data/chat/answer_pair.h"
 #include "data/support.h"
 #include "support/text.h"
 
@@ -29,6 +30,8 @@ TEST(ChatRows, AreKnownByTheirMembers) {
   EXPECT_EQ(form(R"({"messages": [], "chosen": null, "rejected": null})"), RowForm::messages);
   EXPECT_EQ(form(R"({"instruction": "a"})"), RowForm::plain);
   EXPECT_EQ(form(R"({"prompt": "", "chosen": [], "rejected": [], "messages": []})"), RowForm::preferences);
+  EXPECT_EQ(form(R"({"input": {"messages": []}, "preferred_output": [], "non_preferred_output": []})"), RowForm::preferences);
+  EXPECT_EQ(form(R"({"instruction": "a", "output": "b", "chosen": "c", "rejected": "d"})"), RowForm::preferences);
 }
 
 TEST(ChatRows, BecomeMessages) {

@@ -62,6 +62,49 @@ TEST(Pairs, AnAnswerMayBeOneMessageBehindAConversation) {
   for (const char* split : {"train", "val"}) EXPECT_EQ(one.part(split).marked, other.part(split).marked);
 }
 
+// Rows of OpenAI's fine-tuning, of Anthropic's HH-RLHF, and of LLaMA-Factory (data/README.md, "Preference Dataset").
+TEST(Pairs, FormsOfOthersAreTheSamePairs) {
+  const auto openai = [](const std::string& yes, const std::string& no) {
+    return R"({"input": {"messages": [)" + kUser + R"(], "tools": [], "parallel_tool_calls": true}, "preferred_output": [)" +
+           answer(yes) + R"(], "non_preferred_output": [)" + answer(no) + "]}\n";
+  };
+  const auto anthropic = [](const std::string& yes, const std::string& no) {
+    const std::string start = "\"\\n\\nHuman: Hi\\n\\nAssistant: ";
+    return R"({"chosen": )" + start + yes + R"(", "rejected": )" + start + no + "\"}\n";
+  };
+  const auto alpaca = [](const std::string& yes, const std::string& no) {
+    return R"({"instruction": "Hi", "input": "", "chosen": ")" + yes + R"(", "rejected": ")" + no + "\"}\n";
+  };
+  Pairs one;
+  one.prepare(listed("yes", "no") + listed("A", "B"));
+  for (const auto& rows : {openai("yes", "no") + openai("A", "B"), anthropic("yes", "no") + anthropic("A", "B"),
+                           alpaca("yes", "no") + alpaca("A", "B"), openai("yes", "no") + listed("A", "B")}) {
+    Pairs other;
+    other.prepare(rows);
+    EXPECT_FALSE(contains(other.facts, "not read")) << other.facts;
+    for (const char* split : {"train", "val"}) EXPECT_EQ(one.part(split).marked, other.part(split).marked) << rows;
+  }
+  Pairs more(160);
+  more.prepare(R"({"system": "S", "instruction": "Add.", "input": "1 2", "chosen": "3", "rejected": "4"})"
+               "\n" +
+               alpaca("A", "B"));
+  EXPECT_TRUE(more.part("train").text.starts_with("<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nAdd.\n\n1 2<|im_end|>\n"));
+  more.prepare(R"({"chosen": "\n\nHuman: a\n\nAssistant: b\n\nHuman: c\nd\n\nAssistant: e", )"
+               R"("rejected": "\n\nHuman: a\n\nAssistant: b\n\nHuman: c\nd\n\nAssistant:"})"
+               "\n" +
+               anthropic("A", "B"));
+  EXPECT_EQ(more.part("train").taught, "e<|im_end|>\n<|im_end|>\n");
+  const auto refused = [&](const std::string& row, const std::string& message) {
+    const std::string said = more.refused(openai("yes", "no") + row);
+    EXPECT_TRUE(contains(said, "line 2: " + message)) << said;
+  };
+  refused(openai("same", "same"), "\"preferred_output\" and \"non_preferred_output\" are the same");
+  refused(alpaca("yes", "no"), "its answers are texts behind an instruction, and those of the first row messages");
+  refused(R"({"input": "Hi", "preferred_output": [)" + answer("a") + R"(], "non_preferred_output": [)" + answer("b") + "]}",
+          "\"preferred_output\" and \"non_preferred_output\" begin with different messages");
+  refused(openai("yes", std::string(160, 'x')), "with \"non_preferred_output\": the conversation has ");
+}
+
 TEST(Pairs, TextsNeedNoTemplate) {
   Pairs pairs(10);
   pairs.options.chats.chat_template.clear();

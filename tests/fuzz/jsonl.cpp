@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/text/utf8.h"
+#include "data/chat/answer_pair.h"
 #include "data/chat/chat_teacher.h"
 #include "data/text/documents.h"
 #include "data/text/list_rows.h"
@@ -36,8 +37,7 @@ void read(std::span<const std::byte> input) {
     const data::RowForm form = data::form_of(object);
     if (form != data::RowForm::preferences) return data::add(documents, document(object, form, counts));
     const data::AnswerPair pair = data::answer_pair(object);
-    for (const Json* answer : {&pair.chosen, &pair.rejected})
-      data::add(documents, document(*answer, pair.plain ? data::RowForm::plain : data::RowForm::completion, counts));
+    for (const Json* answer : {&pair.chosen, &pair.rejected}) data::add(documents, document(*answer, pair.form, counts));
   };
   data::DocumentLines lines;
   data::read_documents(rows_in(input), make, lines);

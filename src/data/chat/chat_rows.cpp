@@ -24,10 +24,11 @@ struct FormRow {
   const char* example;
 };
 // In order: a row of preferences often has "messages", one of messages a "prompt", and one of Alpaca's a "text".
-constexpr std::array<FormRow, 6> forms = {{
+constexpr std::array<FormRow, 7> forms = {{
     {RowForm::preferences, "preferences (prompt, chosen, rejected)", "chosen", "rejected", false,
      R"({"prompt": [{"role": "user", "content": "Hi"}], "chosen": [{"role": "assistant", "content": "Hello."}], )"
      R"("rejected": [{"role": "assistant", "content": "Go."}]}, or texts in place of the lists)"},
+    {RowForm::preferences, "OpenAI's preferences", "preferred_output", "non_preferred_output", false, ""},
     {RowForm::messages, "messages (role, content)", "messages", "messages", false,
      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]})"},
     {RowForm::share_gpt, "ShareGPT (conversations: from, value)", "conversations", "conversations", false,
@@ -101,7 +102,7 @@ class RowReader {
 
  private:
   [[noreturn]] void refuse(std::string message) const {
-    throw UserError(std::move(message), fmt::format("a row is {}", row_of(form_).example));
+    throw UserError(std::move(message), fmt::format("a row is {}", example_of(form_)));
   }
 
   // Answers speak of pictures and sounds, which a model that reads text does not get.
@@ -288,12 +289,14 @@ bool reads(RowForm form, std::string_view key) {
   const auto any = [&](std::initializer_list<std::string_view> keys) { return std::ranges::find(keys, key) != keys.end(); };
   if (key == row_of(form).first || key == row_of(form).second || any({"system", "system_prompt"})) return true;
   if (form == RowForm::plain) return any({"text", "prompt", "completion"});
-  if (any({"prompt", "conversations"})) return form == RowForm::preferences;
-  if (any({"input", "history"})) return form == RowForm::alpaca;
+  const bool pairs = form == RowForm::preferences;
+  if (any({"prompt", "conversations", "instruction", "preferred_output", "non_preferred_output"})) return pairs;
+  if (any({"input", "history"})) return pairs || form == RowForm::alpaca;
   return any({"tools", "documents", "chat_template_kwargs"});
 }
 
 std::string_view name_of(RowForm form) { return row_of(form).name; }
+std::string_view example_of(RowForm form) { return row_of(form).example; }
 
 RowForm form_of(const Json& object) {
   const auto fits = [&](const FormRow& row) {
@@ -303,54 +306,6 @@ RowForm form_of(const Json& object) {
     return first != nullptr && second != nullptr;
   };
   return std::ranges::find_if(forms, fits)->form;
-}
-
-AnswerPair answer_pair(const Json& object) {
-  const auto refuse = [](std::string message) {
-    throw UserError(std::move(message), fmt::format("a row is {}", row_of(RowForm::preferences).example));
-  };
-  // LLaMA-Factory has a message for each answer, behind "conversations".
-  const auto listed = [&](const char* key) {
-    return object.at(key).is_object() ? Json(Json::Array{object.at(key)}) : object.at(key);
-  };
-  const Json chosen = listed("chosen"), rejected = listed("rejected"), *prompt = member_of(object, "prompt");
-  if (prompt == nullptr && chosen.is_array()) prompt = member_of(object, "conversations");
-  const auto with = [&](const Json& given, const Json& answer) {
-    Json row = object;
-    row.set("prompt", given);
-    row.set("completion", answer);
-    return row;
-  };
-  for (const auto& [name, answer] : {std::pair("chosen", &chosen), {"rejected", &rejected}}) {
-    if (!answer->is_string() && !answer->is_array())
-      refuse(fmt::format("\"{}\" is {}, no text and no list", name, kind_of(*answer)));
-    if (answer->is_string() != chosen.is_string()) refuse("\"chosen\" and \"rejected\" are a text and a list");
-  }
-  if (chosen.dump() == rejected.dump()) refuse("\"chosen\" and \"rejected\" are the same");
-  if (chosen.is_string()) {
-    if (prompt == nullptr || !prompt->is_string()) refuse("\"prompt\" is no text, as \"chosen\" and \"rejected\" are");
-    return {with(*prompt, chosen), with(*prompt, rejected), true};
-  }
-  const auto same_start = [](const Json::Array& a, const Json::Array& b) {
-    std::size_t same = 0;
-    while (same < std::min(a.size(), b.size()) && a[same].dump() == b[same].dump()) ++same;
-    return same;
-  };
-  const Json::Array &one = chosen.array(), &other = rejected.array();
-  if (prompt != nullptr && prompt->is_array()) {
-    const Json::Array& before = prompt->array();
-    if (!before.empty() && same_start(before, one) == before.size())
-      refuse("\"chosen\" begins with all messages of its prompt, which would be read twice");
-    return {with(*prompt, chosen), with(*prompt, rejected)};
-  }
-  const std::size_t same = same_start(one, other);
-  if (same == 0) refuse("\"chosen\" and \"rejected\" begin with different messages, and there is no list \"prompt\"");
-  if (same == std::min(one.size(), other.size())) refuse("one of \"chosen\" and \"rejected\" has no answer of its own");
-  const auto cut = [&](const Json::Array& all) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(same);
-    return with(Json::Array(all.begin(), begin), Json::Array(begin, all.end()));
-  };
-  return {cut(one), cut(other)};
 }
 
 ChatRow chat_row(const Json& object, RowForm form, std::string_view between) { return RowReader(object, form, between).read(); }

@@ -22,6 +22,8 @@ enum class RowForm : std::uint8_t {
 
 /// "messages (role, content)".
 std::string_view name_of(RowForm form);
+/// A row of it, for remedies.
+std::string_view example_of(RowForm form);
 /// The form of a row. Its members are compared in a fixed order, because published rows often fit several forms.
 RowForm form_of(const Json& object);
 /// Whether a row says which of its messages are the completion.
@@ -33,15 +35,6 @@ struct ChatRow {
   Conversation conversation;
   std::size_t prompt = 0;  ///< messages before the completion, where the form has one
 };
-
-/// A row of preferences as two rows of prompts with completions: the prompt with its chosen, and with its rejected answer. They
-/// are messages or texts. Where no list "prompt" or "conversations" stands beside messages, the prompt is what both begin with.
-/// Throws UserError, without a place.
-struct AnswerPair {
-  Json chosen, rejected;
-  bool plain = false;  ///< the rows are of texts
-};
-AnswerPair answer_pair(const Json& object);
 
 /// A member that says something; null where there is none, or it is null: tables that became rows have such members.
 const Json* member_of(const Json& object, std::string_view key);

@@ -11,6 +11,7 @@
 
 #include "base/text/visible.h"
 #include "base/units.h"
+#include "data/chat/answer_pair.h"
 #include "data/prepare/encoded_part.h"
 #include "data/text/scan.h"
 
@@ -61,6 +62,11 @@ void take_end(Tokenizer& tokenizer, const ModelTexts& model, bool texts) {
   }
 }
 
+std::string_view kind_of_answers(RowForm form) {
+  if (form == RowForm::plain) return "texts";
+  return form == RowForm::alpaca ? "texts behind an instruction" : "messages";
+}
+
 constexpr std::array<std::pair<TrainOn, std::string_view>, 4> taught_words = {
     {{TrainOn::all, "everything"},
      {TrainOn::assistant, "the assistant's turns"},
@@ -89,7 +95,7 @@ void refuse_options_of_chats(const PrepareOptions& options, bool documents) {
 
 LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& choice, Tokenizer* tokenizer,
                        const TextPieces& pieces)
-    : options_(options), form_(RowForm::plain), tokenizer_(tokenizer) {
+    : options_(options), form_(RowForm::plain), written_(RowForm::plain), tokenizer_(tokenizer) {
   const std::optional<Json> first = first_row(pieces);
   if (first) form_ = form_of(*first);
   ChatRules rules = options.chats;
@@ -97,7 +103,8 @@ LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& cho
   // A row that has no form is refused later, with its place.
   const auto has = [&](const char* key) { return first && member_of(*first, key) != nullptr; };
   if (form_ == RowForm::plain && (has("text") || has("prompt"))) refuse_options_of_chats(options, true);
-  const bool texts = pairs() ? first->at("chosen").is_string() : form_ == RowForm::plain;
+  written_ = pairs() ? form_of_answers(*first) : form_;
+  const bool texts = written_ == RowForm::plain;
   const bool counts = rules.length != 0 && (!texts || rules.too_long == TooLong::drop);
   if (counts && choice.kind == TokenizerChoice::Kind::trained) {
     throw UserError(fmt::format("--length {}: a tokenizer that is trained on the text cannot count before", rules.length),
@@ -107,7 +114,7 @@ LineReader::LineReader(const PrepareOptions& options, const TokenizerChoice& cho
   if (tokenizer != nullptr) take_end(*tokenizer, model, texts);
   if (texts) return;
   if (pairs()) rules.packed = true;
-  teacher_.emplace(rules, pairs() ? RowForm::completion : form_, model, tokenizer);
+  teacher_.emplace(rules, written_, model, tokenizer);
 }
 
 void LineReader::make(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const {
@@ -149,13 +156,14 @@ bool LineReader::fits(const Document& text) const {
 // Both documents or none.
 void LineReader::make_pair(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const {
   const AnswerPair pair = answer_pair(object);
-  if (pair.plain == teacher_.has_value())
-    throw UserError(fmt::format("its answers are {}, and those of the first row {}", pair.plain ? "texts" : "messages",
-                                pair.plain ? "messages" : "texts"),
-                    "prepare each form by itself, or write all rows in one");
+  if (pair.form != written_)
+    throw UserError(
+        fmt::format("its answers are {}, and those of the first row {}", kind_of_answers(pair.form), kind_of_answers(written_)),
+        "prepare each form by itself, or write all rows in one");
   ChatCounts of_pair;
   std::vector<Document> made;
-  for (const auto& [name, answer] : {std::pair("chosen", &pair.chosen), {"rejected", &pair.rejected}}) {
+  const AnswerNames names = names_of_answers(object);
+  for (const auto& [name, answer] : {std::pair(names.chosen, &pair.chosen), {names.rejected, &pair.rejected}}) {
     try {
       std::optional<Document> one = document(*answer, of_pair);
       if (one) made.push_back(std::move(*one));

@@ -40,7 +40,7 @@ class LineReader {
   void make_pair(const Json& object, ChatCounts& counts, std::vector<Document>& documents) const;
 
   const PrepareOptions& options_;
-  RowForm form_;
+  RowForm form_, written_;  // of rows, and of the answers where they are pairs
   const Tokenizer* tokenizer_;
   std::optional<ChatTeacher> teacher_;  // of conversations; none: texts
 };
