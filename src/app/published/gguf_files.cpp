@@ -7,6 +7,7 @@
 #include <span>
 
 #include "app/published/published_files.h"
+#include "app/published/text_habits.h"
 #include "arch/gguf.h"
 #include "arch/huggingface/config_json.h"
 #include "arch/huggingface/generation_json.h"
@@ -49,17 +50,6 @@ std::string chat_template(const Texts& texts, const Json& tokenizer_config, std:
     }
   }
   return said != nullptr && said->is_string() && named == "default" ? said->string() : "";
-}
-
-/// The tokens that end a text by config.json, and those that generation_config.json has besides.
-std::vector<std::int64_t> ends_of_texts(const checkpoint::huggingface::ExportOptions& extras) {
-  std::vector<std::int64_t> ends = arch::huggingface::token_ids(extras.generation, "eos_token_id", "config.json");
-  const Json file = file_of(extras.texts, generation_file);
-  if (file.is_null()) return ends;
-  for (const std::int64_t id : arch::huggingface::generation_from_json(file, generation_file).ends) {
-    if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
-  }
-  return ends;
 }
 
 std::string modelfile_of(const std::string& chat, const data::Tokenizer* tokenizer, const std::vector<std::int64_t>& ends) {
@@ -118,7 +108,10 @@ GgufFiles gguf_files(const Json& run, const arch::ModelConfig& config, Log& log)
     const std::vector<std::int64_t> ids = arch::huggingface::token_ids(extras.generation, key, "config.json");
     if (!ids.empty()) set(name, ids.front());
   }
-  const std::vector<std::int64_t> ends = ends_of_texts(extras);
+  const Json generation = file_of(extras.texts, generation_file);
+  const std::vector<std::int64_t> ends =
+      ends_of(extras.generation, generation.is_null() ? arch::huggingface::Generation{}
+                                                      : arch::huggingface::generation_from_json(generation, generation_file));
   for (std::size_t i = 0; i < std::min(ends.size(), arch::gguf::end_keys.size()); ++i) set(arch::gguf::end_keys[i], ends[i]);
   // llama.cpp begins texts with this one; config.json may name another than the tokenizer takes.
   if (begins && !front.empty()) files.pairs.set("tokenizer.ggml.bos_token_id", std::int64_t{front.front()});

@@ -21,14 +21,16 @@ names::Generation generation_of(const Json& facts) {
                          : names::generation_from_json(Json::parse(text->string(), generation_file), generation_file);
 }
 
-std::vector<std::int64_t> ends_of(const Json& facts, const names::Generation& generation) {
+}  // namespace
+
+std::vector<std::int64_t> ends_of(const Json& config, const names::Generation& generation) {
   std::vector<std::int64_t> ends;
-  if (facts.is_object()) ends = names::token_ids(facts, "eos_token_id", "config.json");
-  ends.insert(ends.end(), generation.ends.begin(), generation.ends.end());
+  if (config.is_object()) ends = names::token_ids(config, "eos_token_id", "config.json");
+  for (const std::int64_t id : generation.ends) {
+    if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  }
   return ends;
 }
-
-}  // namespace
 
 std::vector<std::int64_t> ends_of(const Json& facts) { return ends_of(facts, generation_of(facts)); }
 

@@ -30,7 +30,9 @@ void warn_of_undone(const TextHabits& habits, Log& log);
 /// a model of `vocabulary`. Throws UserError for a generation_config.json that is not understood.
 TextHabits text_habits(const Json& run, const data::Tokenizer* tokenizer, std::int64_t vocabulary, Log& log);
 
-/// The tokens that config.json and generation_config.json end texts with; `facts`: published_facts(), which may be null.
+/// The tokens that config.json ends texts with, and those that generation_config.json has besides. `config` may be null.
+std::vector<std::int64_t> ends_of(const Json& config, const arch::huggingface::Generation& generation);
+/// The same by `facts`: published_facts(), which may be null.
 std::vector<std::int64_t> ends_of(const Json& facts);
 
 }  // namespace lockstep::app
