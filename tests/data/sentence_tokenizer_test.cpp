@@ -91,6 +91,22 @@ TEST(SentenceTokenizer, IdsAndTextsAreThoseOfHuggingFacesLibrary) {
   }
 }
 
+// Made by Hugging Face's library (tests/golden/make_first_marks.py).
+TEST(SentenceTokenizer, AMarkOfTheFirstPieceStandsWhereHuggingFacesLibraryPutsIt) {
+  const Json golden = Json::parse(io::read_file("tests/golden/data/first_marks.json"));
+  const Json::Array& texts = golden.at("texts").array();
+  for (const Json& entry : golden.at("kinds").array()) {
+    const auto tokenizer = sentence_tokenizer(entry.at("tokenizer"));
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const Json& ids = entry.at("ids").array()[i];
+      if (ids.is_null()) continue;  // the library gave up
+      const std::vector<std::int32_t> found = sentence_ids(*tokenizer, texts[i].string());
+      EXPECT_EQ(Json(Json::Array(found.begin(), found.end())).dump(), ids.dump()) << texts[i].dump() << '\n'
+                                                                                  << entry.at("tokenizer").dump();
+    }
+  }
+}
+
 TEST(SentenceTokenizer, PiecesHaveTheIdsOfTheWhole) {
   std::string text;
   for (const Json& part : sentence_golden().at("texts").array()) text += part.string() + "x y\n";

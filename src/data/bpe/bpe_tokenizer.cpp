@@ -254,12 +254,13 @@ class BpeTokenizer final : public Tokenizer {
   // A part of the text in which no token stands that is sought before it is normalised.
   std::int32_t* encode_part(std::string_view text, bool first, bool goes_on, std::int32_t* ids, Workspace& workspace) const {
     text = normalizer_(text, goes_on, workspace.normal);
-    first = first && workspace.normal.begins;
+    const std::size_t front = first ? workspace.normal.front : 0;
     in_normal_text_.split(text, [&](std::string_view part, std::int32_t id) {
       if (id >= 0) {
         *ids++ = id;
       } else {
-        pre_tokenizer_.split(part, first && part.data() == text.data(), workspace.split,
+        const auto before = static_cast<std::size_t>(part.data() - text.data());
+        pre_tokenizer_.split(part, front - std::min(front, before), workspace.split,
                              [&](std::string_view word) { ids = encode_parts(word, ids, workspace); });
       }
     });

@@ -53,13 +53,28 @@ std::size_t Normalizer::growth_of(const NormalRule& rule, bool first) {
   return std::max(normal::Letters::most_growth, bytes);
 }
 
+// What the front becomes by itself has its place, as far as what follows changes nothing of it. So has the first character.
+std::string_view Normalizer::in_form(const normal::NormalForm& form, std::string_view text, std::string& out,
+                                     NormalScratch& scratch) {
+  const std::string alone(form(text.substr(0, scratch.front), out));
+  const std::string_view result = form(text, out);
+  if (alone.empty() || result.empty()) return scratch.front = 0, result;
+  auto same = static_cast<std::size_t>(std::ranges::mismatch(alone, result).in1 - alone.begin());
+  while (same < result.size() && is_continuation(result[same])) --same;
+  scratch.front = std::max(same, pattern::character_at(result, 0).length);
+  return result;
+}
+
 std::string_view Normalizer::replace(const NormalRule& rule, std::string_view text, std::string& out, NormalScratch& scratch) {
   out.clear();
   std::size_t done = 0;
+  const std::size_t front = std::exchange(scratch.front, 0);
+  const auto keep = [&](std::size_t end) { scratch.front += std::min(end, std::max(front, done)) - done; };
   const auto put = [&](std::size_t begin, std::size_t end) {
+    keep(begin);
     out.append(text.substr(done, begin - done)).append(rule.content);
+    if (end <= front) scratch.front += rule.content.size();  // it has the place of the last byte that it replaces
     done = end;
-    scratch.begins = scratch.begins && (begin > 0 || !rule.content.empty());
   };
   if (!rule.literal.empty()) {
     for (std::size_t at = text.find(rule.literal); at != std::string_view::npos; at = text.find(rule.literal, done)) {
@@ -71,32 +86,36 @@ std::string_view Normalizer::replace(const NormalRule& rule, std::string_view te
       put(found.begin, found.end);
     }
   }
+  keep(text.size());
   if (done == 0) return text;
   return out.append(text.substr(done));
 }
 
 std::string_view Normalizer::operator()(std::string_view text, bool goes_on, NormalScratch& scratch) const {
   bool which = false;
-  scratch.begins = true;
+  std::size_t& front = scratch.front = text.empty() ? 0 : pattern::character_at(text, 0).length;
   for (const NormalRule& rule : rules_) {
     std::string& out = scratch.texts[which ? 1 : 0];
     const char* before = text.data();
     switch (rule.kind) {
       case NormalKind::form:
-        text = forms_.at(rule.form)(text, out);
+        text = in_form(forms_.at(rule.form), text, out, scratch);
         break;
       case NormalKind::lower_case:
+        front = letters_->lower_case(text.substr(0, front), out).size();
         text = letters_->lower_case(text, out);
         break;
       case NormalKind::accents:
-        scratch.begins = scratch.begins && (text.empty() || !letters_->is_accent(pattern::character_at(text, 0).value));
+        front = letters_->without_accents(text.substr(0, front), out).size();
         text = letters_->without_accents(text, out);
         break;
       case NormalKind::charsmap:
+        front = rule.map->front(text, front);
         text = (*rule.map)(text, out);
         break;
       case NormalKind::prepend:
         if (goes_on || text.empty()) break;
+        if (front > 0) front += rule.content.size();
         out.assign(rule.content).append(text);
         text = out;
         break;
@@ -109,7 +128,7 @@ std::string_view Normalizer::operator()(std::string_view text, bool goes_on, Nor
           begin += pattern::character_at(text, begin).length;
         }
         text.remove_prefix(begin);
-        scratch.begins = scratch.begins && begin == 0;
+        front -= std::min(front, begin);
         while (rule.right && !text.empty() && spaces_.has(pattern::character_before(text, text.size()).value)) {
           text.remove_suffix(pattern::character_before(text, text.size()).length);
         }

@@ -19,7 +19,9 @@ namespace lockstep::data::bpe {
 struct NormalScratch {
   std::string texts[2];
   pattern::MatchScratch matching;
-  bool begins = true;  // whether the last result begins with what its text began with
+  // So many bytes at the front of the last result have the place of its text's first character (alignments of tokenizers'
+  // NormalizedString). What begins with one of them is the text's first piece.
+  std::size_t front = 0;
 };
 
 class Normalizer {
@@ -41,6 +43,9 @@ class Normalizer {
 
  private:
   std::size_t growth_of(const NormalRule& rule, bool first);
+  // These leave scratch.front as it is behind them.
+  static std::string_view in_form(const normal::NormalForm& form, std::string_view text, std::string& out,
+                                  NormalScratch& scratch);
   static std::string_view replace(const NormalRule& rule, std::string_view text, std::string& out, NormalScratch& scratch);
 
   std::vector<NormalRule> rules_;

@@ -19,21 +19,23 @@ PreTokenizer::PreTokenizer(std::vector<SplitRule> rules) : rules_(std::move(rule
   only_words_ = rules_.size() == 1 && rules_.front().kind == SplitKind::words;
 }
 
-bool PreTokenizer::change(const SplitRule& rule, std::string_view text, bool first, std::string& changed) {
+bool PreTokenizer::change(const SplitRule& rule, std::string_view text, std::size_t& front, std::string& changed) {
   if (rule.kind == SplitKind::prefix) {
     if (text.starts_with(' ')) return false;
     changed = " ";
     changed += text;
+    if (front > 0) ++front;
     return true;
   }
   if (rule.kind == SplitKind::alphabet) {
+    front = to_alphabet(text.substr(0, front)).size();
     changed = to_alphabet(text);
     return true;
   }
   if (rule.kind != SplitKind::metaspace) return false;
   using Prepend = SplitRule::Prepend;
   changed.clear();
-  const bool may = rule.prepend == Prepend::always || (rule.prepend == Prepend::first && first);
+  const bool may = rule.prepend == Prepend::always || (rule.prepend == Prepend::first && front > 0);
   if (may && !text.starts_with(' ') && !text.starts_with(rule.replacement)) changed = rule.replacement;
   for (const char byte : text) {
     if (byte == ' ') {

@@ -26,9 +26,10 @@ class PreTokenizer {
  public:
   explicit PreTokenizer(std::vector<SplitRule> rules);
 
-  /// Calls take(word) for each word. `first`: whether the text is the beginning of one, which may get a prefix.
+  /// Calls take(word) for each word. `front`: so many bytes at its front have the place of a text's first character
+  /// (NormalScratch), and pieces that begin there may get a prefix.
   template <class Take>
-  void split(std::string_view text, bool first, SplitScratch& scratch, const Take& take) const {
+  void split(std::string_view text, std::size_t front, SplitScratch& scratch, const Take& take) const {
     if (only_words_) {
       for (std::size_t at = 0; at < text.size();) {
         const std::size_t end = words_.front().end(text, at);
@@ -38,7 +39,7 @@ class PreTokenizer {
       return;
     }
     scratch.texts.resize(rules_.size() + 1);
-    step(0, text, first, scratch, take);
+    step(0, text, front, scratch, take);
   }
 
   /// The most ids that an id becomes, and the most that are put before a text, when a blank has `blank` ids. A tokenizer that
@@ -64,16 +65,17 @@ class PreTokenizer {
   static bool parts(const SplitRule& rule, char32_t a, char32_t b);
 
   template <class Take>
-  void step(std::size_t number, std::string_view text, bool first, SplitScratch& scratch, const Take& take) const {
+  void step(std::size_t number, std::string_view text, std::size_t front, SplitScratch& scratch, const Take& take) const {
     if (text.empty()) return;
     if (number == rules_.size()) {
       if (alphabet_) text = scratch.texts[number] = bytes_of(text);
       return take(text);
     }
     const SplitRule& rule = rules_[number];
-    if (std::string& changed = scratch.texts[number]; change(rule, text, first, changed)) text = changed;
+    if (std::string& changed = scratch.texts[number]; change(rule, text, front, changed)) text = changed;
     const auto next = [&](std::string_view piece) {
-      step(number + 1, piece, first && piece.data() == text.data(), scratch, take);
+      const auto before = static_cast<std::size_t>(piece.data() - text.data());
+      step(number + 1, piece, front - std::min(front, before), scratch, take);
     };
     switch (rule.kind) {
       case SplitRule::Kind::words:
@@ -127,8 +129,8 @@ class PreTokenizer {
            (behavior == Behavior::merged_with_previous && !last && match) ||
            (behavior == Behavior::merged_with_next && last && !match);
   }
-  // What a rule makes of a text before it splits it; false: it changes nothing.
-  static bool change(const SplitRule& rule, std::string_view text, bool first, std::string& changed);
+  // What a rule makes of a text and its front before it splits it; false: it changes nothing.
+  static bool change(const SplitRule& rule, std::string_view text, std::size_t& front, std::string& changed);
   static std::string bytes_of(std::string_view word);
 
   std::vector<SplitRule> rules_;

@@ -117,21 +117,13 @@ bool Charsmap::goes_on(std::string_view character) const {
   return false;
 }
 
-std::string_view Charsmap::operator()(std::string_view text, std::string& memory) const {
-  memory.clear();
-  std::size_t kept = 0;  // what lies before is in `memory`
-  const auto replace = [&](std::size_t at, std::size_t length) {
-    const auto by = replacement(text.substr(at, length));
-    if (!by) return false;
-    memory.append(text.substr(kept, at - kept)).append(*by);
-    kept = at + length;
-    return true;
-  };
+template <class Replace>
+void Charsmap::each(std::string_view text, const bool& done, const Replace& replace) const {
   const auto stays = [&](std::size_t at) {
     const auto byte = static_cast<unsigned char>(text[at]);
     return byte < 0x80 && stays_[byte];
   };
-  for (std::size_t at = 0, end = 0; at < text.size(); at = end) {
+  for (std::size_t at = 0, end = 0; at < text.size() && !done; at = end) {
     end = at + 1;
     const bool alone = end == text.size() || static_cast<unsigned char>(text[end]) < 0x80;  // no such character joins another
     if (alone && stays(at)) continue;
@@ -142,7 +134,61 @@ std::string_view Charsmap::operator()(std::string_view text, std::string& memory
       replace(at, length);
     }
   }
+}
+
+std::string_view Charsmap::operator()(std::string_view text, std::string& memory) const {
+  memory.clear();
+  std::size_t kept = 0;  // what lies before is in `memory`
+  each(text, false, [&](std::size_t at, std::size_t length) {
+    const auto by = replacement(text.substr(at, length));
+    if (!by) return false;
+    memory.append(text.substr(kept, at - kept)).append(*by);
+    kept = at + length;
+    return true;
+  });
   return kept == 0 ? text : std::string_view(memory.append(text.substr(kept)));
+}
+
+// The steps of tokenizers/src/normalizers/precompiled.rs and of NormalizedString::transform_range. Each character of the result
+// takes one of the text's, or as a new one none. One before removed characters takes these, too; before the first there is none
+// that could.
+std::size_t Charsmap::front(std::string_view text, std::size_t bytes) const {
+  std::size_t result = 0, taken = 0, kept = 0;
+  bool done = false;
+  struct {
+    std::size_t size = 0;  // 0: there is none yet
+    std::ptrdiff_t takes = 1;
+  } last;
+  const auto settle = [&] {
+    done = done || (last.takes > 0 ? taken >= bytes : taken > bytes);
+    if (!done) result += last.size;
+    for (; last.size > 0 && last.takes > 0 && taken < text.size(); --last.takes)
+      taken += pattern::character_at(text, taken).length;
+  };
+  const auto put = [&](std::size_t size, bool is_new) {
+    settle();
+    last = {size, is_new ? 0 : 1};
+  };
+  const auto keep = [&](std::size_t end) {
+    for (; kept < end && !done; kept += last.size) put(pattern::character_at(text, kept).length, false);
+  };
+  each(text, done, [&](std::size_t at, std::size_t length) {
+    const auto by = replacement(text.substr(at, length));
+    if (!by) return false;
+    keep(at);
+    std::ptrdiff_t more = 0;  // characters than there were
+    for (std::size_t i = 0; i < length; i += pattern::character_at(text, at + i).length) --more;
+    for (std::size_t i = 0, size = 0; i < by->size(); i += size, ++more) {
+      size = pattern::character_at(*by, i).length;
+      put(size, more >= 0);
+    }
+    last.takes -= std::min<std::ptrdiff_t>(more, 0);
+    kept = at + length;
+    return true;
+  });
+  keep(text.size());
+  settle();
+  return result;
 }
 
 }  // namespace lockstep::data::normal

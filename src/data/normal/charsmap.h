@@ -22,6 +22,9 @@ class Charsmap {
 
   /// The text with all that is replaced: `text` itself where nothing is, else `memory`.
   std::string_view operator()(std::string_view text, std::string& memory) const;
+  /// So many bytes of the result have a place in the text's front, which has `bytes`. Places are those of tokenizers: what is
+  /// removed before all others moves the rest.
+  std::size_t front(std::string_view text, std::size_t bytes) const;
   /// A text becomes at most so many times as long as it was.
   std::size_t most_growth() const { return growth_; }
   /// What a character becomes; nothing: it stays.
@@ -38,6 +41,10 @@ class Charsmap {
   /// The place behind one more byte; nothing: no known text goes on so.
   std::optional<Node> behind(const Node& node, char byte) const;
   Node root() const;
+  /// Calls replace(at, length) for each part that may be looked up, until `done`. It returns whether it replaced the part: else
+  /// the characters of a cluster follow.
+  template <class Replace>
+  void each(std::string_view text, const bool& done, const Replace& replace) const;
   void measure();  ///< finds the growth
   std::string_view text_of(const Node& node) const;
 

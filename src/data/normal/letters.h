@@ -20,7 +20,6 @@ class Letters {
   std::string_view without_accents(std::string_view text, std::string& memory) const;
 
   char32_t lower(char32_t c) const { return lower_[c]; }
-  bool is_accent(char32_t c) const { return accents_[c]; }
 
  private:
   template <class Put>
