@@ -16,10 +16,7 @@ unsigned char first_byte(const AddedToken& token) { return static_cast<unsigned 
 }  // namespace
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::ranges::sort(tokens_, [](const AddedToken& a, const AddedToken& b) {
-    if (first_byte(a) != first_byte(b)) return first_byte(a) < first_byte(b);
-    return std::pair(b.content.size(), std::string_view(a.content)) < std::pair(a.content.size(), std::string_view(b.content));
-  });
+  std::ranges::stable_sort(tokens_, {}, &AddedToken::content);
   const auto twice = std::ranges::adjacent_find(tokens_, {}, &AddedToken::content);
   if (twice != tokens_.end()) {
     throw UserError(fmt::format("the added tokens {} and {} are the same text, {}, when they are normalised", twice->id,
@@ -28,15 +25,32 @@ AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std
   }
   for (const AddedToken& token : tokens_) ++starts_[first_byte(token) + 1U];
   for (std::size_t byte = 1; byte < starts_.size(); ++byte) starts_[byte] += starts_[byte - 1];
+  for (std::uint32_t i = 0; i < tokens_.size(); ++i) {
+    const std::uint32_t found = i == 0 ? i : longest_of(tokens_[i].content, i - 1);
+    beginnings_.push_back(found == none ? i : found);
+  }
+}
+
+// The last token that does not stand behind a text in the order begins with each token that the text begins with.
+std::uint32_t AddedTokenFinder::longest_of(std::string_view text, std::uint32_t last) const {
+  while (!text.starts_with(tokens_[last].content)) {
+    if (beginnings_[last] == last) return none;
+    last = beginnings_[last];
+  }
+  return last;
 }
 
 AddedTokenFinder::Found AddedTokenFinder::find(std::string_view text, std::size_t from) const {
   for (std::size_t at = tokens_.empty() ? text.size() : from; at < text.size(); ++at) {
     const auto byte = static_cast<unsigned char>(text[at]);
-    for (std::uint32_t i = starts_[byte]; i < starts_[byte + 1U]; ++i) {
-      const std::string& content = tokens_[i].content;
-      if (text.substr(at, content.size()) == content) return {at, at + content.size(), &tokens_[i]};
-    }
+    if (starts_[byte] == starts_[byte + 1U]) continue;
+    const std::string_view rest = text.substr(at);
+    const auto begin = tokens_.begin() + starts_[byte], end = tokens_.begin() + starts_[byte + 1U];
+    const auto behind =
+        std::ranges::upper_bound(begin, end, rest, {}, [](const AddedToken& token) { return std::string_view(token.content); });
+    if (behind == begin) continue;
+    const std::uint32_t found = longest_of(rest, static_cast<std::uint32_t>(behind - tokens_.begin()) - 1);
+    if (found != none) return {at, at + tokens_[found].content.size(), &tokens_[found]};
   }
   return {text.size(), text.size(), nullptr};
 }

@@ -42,12 +42,16 @@ class AddedTokenFinder {
     std::size_t begin, end;
     const AddedToken* token;  // null: none
   };
+  static constexpr std::uint32_t none = 0xFFFFFFFF;
   Found find(std::string_view text, std::size_t from) const;
+  // The longest token up to the `last` one with which a text begins, where none behind that is one.
+  std::uint32_t longest_of(std::string_view text, std::uint32_t last) const;
   bool is_part_of_a_word(std::string_view text, const Found& found) const;
   std::size_t space_before(std::string_view text, std::size_t at) const;  // where the white space before a place begins
   std::size_t space_behind(std::string_view text, std::size_t at) const;  // and where that behind it ends
 
-  std::vector<AddedToken> tokens_;           // by first byte, the longest first
+  std::vector<AddedToken> tokens_;           // by their bytes
+  std::vector<std::uint32_t> beginnings_;    // by token: the longest other one with which it begins, or itself
   std::array<std::uint32_t, 257> starts_{};  // by first byte: where its tokens begin
   pattern::CharacterSet words_ = pattern::word_characters(), spaces_ = pattern::spaces();
 };
