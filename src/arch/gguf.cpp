@@ -201,12 +201,16 @@ void check_gemma(const Architecture& architecture, const ModelConfig& config, co
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
-/// gemma3.cpp and phi3.cpp, load_arch_hparams: no window, or one of 0, and every layer sees all.
+/// What a 0 switches off in gemma3.cpp and phi3.cpp (load_arch_hparams): without a window every layer sees all.
+constexpr auto switches = std::to_array<std::string_view>({"sliding_window", "final_logit_softcapping"});
+bool may_be_zero(const Architecture& architecture, const Key& key) {
+  return architecture.name != "gemma2" && std::ranges::find(switches, key.config) != switches.end();
+}
+
 void drop_unused(const Architecture& architecture, Json& config) {
-  for (const char* key : {"sliding_window", "final_logit_softcapping"}) {
+  for (const std::string_view key : switches) {
     const Json* value = config.find(key);
-    const bool none = value == nullptr ? architecture.name == "gemma3" : architecture.name != "gemma2" && value->number() == 0;
-    if (none) config.set(key, nullptr);
+    if (value == nullptr ? architecture.name == "gemma3" : value->number() == 0) config.set(std::string(key), nullptr);
   }
 }
 
@@ -255,6 +259,8 @@ void set_tokens(const Json& pairs, Json& config) {
 /// A value of a key that says that its part is not there.
 bool says_nothing(std::string_view key, const Json& value) {
   if (key.ends_with("attention.causal")) return value.is_bool() && value.boolean();  // false: later tokens are seen, too
+  // A 0 of these says much: a base like others, or that no layer sees beyond the window (llama-hparams.cpp, set_swa_pattern).
+  if (key.ends_with("_swa") || key.ends_with("sliding_window_pattern")) return value.is_null();
   if (value.is_string()) return value.string() == "none";
   return value.is_null() || (value.is_bool() && !value.boolean()) || (value.is_number() && value.number() == 0);
 }
@@ -347,6 +353,9 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
     } else if (!value->is_number()) {
       refuse(fmt::format("\"{}{}\" is {}, but must be a number", start, key.gguf, value->dump().substr(0, 80)),
              "models whose layers differ are not read");
+    } else if (!(value->number() > 0 || (value->number() == 0 && may_be_zero(architecture, key)))) {
+      refuse(fmt::format("\"{}{}\" is {}, but must be above 0", start, key.gguf, huggingface::shown(*value)),
+             "take the model from its Hugging Face folder");
     } else if (before != nullptr && before->number() != value->number()) {
       refuse(fmt::format("\"{}{}\" is {} where {} is needed", start, key.gguf, value->dump(), before->dump()),
              "heads of one size, turned as a whole, are read");

@@ -67,7 +67,10 @@ Json scaling_of_pairs(const Json& pairs, std::string_view start, std::string_vie
   if (!yarn && length != 1) refuse(length_key, fmt::format("{}", length), "YaRN alone is read with another than 1");
   if (!yarn && (!linear || rope.factor == 1)) return {};
   const double original = number(original_key, number("context_length", 0));
-  rope.original_block_size = original >= 1 && original < 1e12 ? static_cast<std::int64_t>(original) : 0;
+  if (!(length > 0)) refuse(length_key, fmt::format("{}", length), "it has to be above 0");
+  if (!(original >= 1 && original <= huggingface::most_positions))
+    refuse(original_key, fmt::format("{}", original), fmt::format("it has to be from 1 to {}", huggingface::most_positions));
+  rope.original_block_size = static_cast<std::int64_t>(original);
   for (const auto& [key, usual] : {std::pair(fast_key, usual_fast), {slow_key, usual_slow}}) {
     if (const double value = number(key, usual); value != usual)
       refuse(key, fmt::format("{}", value), fmt::format("llama.cpp has {} whatever a file says", usual));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <string_view>
 #include <tuple>
@@ -230,6 +231,12 @@ Json sentencepiece_json(const SentencePieceLists& lists, const Json& post_proces
   if (lists.scores.size() != lists.tokens.size()) {
     throw UserError(fmt::format("{}: it has {} tokens and {} scores", what, lists.tokens.size(), lists.scores.size()),
                     "give a complete GGUF file");
+  }
+  const auto odd = std::ranges::find_if(lists.scores, [](const Json& score) { return std::isnan(score.number()); });
+  if (odd != lists.scores.end()) {
+    throw UserError(fmt::format("{}: its token {} has the score nan, which has no place in an order", what,
+                                lists.tokens[static_cast<std::size_t>(odd - lists.scores.begin())].dump()),
+                    "take the tokenizer.json that the model was published with");
   }
   const Json replace = part("Replace", {{"pattern", sought(" ")}, {"content", blank}});
   Json::Array normalizers,

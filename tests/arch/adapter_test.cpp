@@ -158,7 +158,10 @@ TEST(Adapter, OptionsThatChangeTheArithmeticAreRefused) {
   };
   EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none", "rank_pattern": {}})"), "");
   EXPECT_EQ(told(R"({"peft_type": "IA3", "r": 4, "lora_alpha": 8})"), R"(x.json: "peft_type" is "IA3": LORA is read alone)");
-  EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 0, "lora_alpha": 8})"), R"(x.json: "r" is 0, but has to be a number above 0)");
+  EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 0, "lora_alpha": 8})"),
+            R"(x.json: "r" is 0, but has to be a whole number above 0)");
+  EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 4.5, "lora_alpha": 8})"),
+            R"(x.json: "r" is 4.5, but has to be a whole number above 0)");
   EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "use_rslora": null})"), "");
   EXPECT_EQ(told(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "use_rslora": 1})"),
             R"(x.json: "use_rslora" is 1, but has to be true or false)");

@@ -81,6 +81,8 @@ TEST(PublishedConfig, WindowsAreThoseOfTransformers) {
   qwen.set("use_sliding_window", true).set("sliding_window", 64);
   EXPECT_EQ(read(qwen).config.window, 0);  // from layer 28 on, of 28
   EXPECT_EQ(read(qwen.set("max_window_layers", 0)).config.window, 64);
+  for (const Json& wrong : {Json(-1), Json(2.5), Json(Json::Array{3})})
+    EXPECT_NE(published_refusal(qwen.set("max_window_layers", wrong)).find("\"max_window_layers\" is "), std::string::npos);
   EXPECT_NE(published_refusal(qwen.set("max_window_layers", 3)).find("not all, nor all but every n-th"), std::string::npos);
   Json::Array types;
   for (int layer = 0; layer < 28; ++layer) types.emplace_back(layer % 4 == 3 ? "full_attention" : "sliding_attention");

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/bpe/tokenizer_json.h"
 #include "data/support.h"
@@ -135,6 +137,9 @@ TEST(GgufTokenizer, OfSentencePieceWithEqualScoresIsRefused) {
   Json pairs = gguf_of_tokenizer(*tokenizer_from(sentencepiece()), 270);
   EXPECT_NO_THROW(tokenizer_of_gguf(pairs, "some.gguf")) << "of tokens without merges nothing depends on the score";
   Json::Array scores = pairs.at("tokenizer.ggml.scores").array();
+  Json::Array odd = scores;
+  odd[263] = std::nan("");
+  EXPECT_SAYS("has the score nan", refused(Json(pairs).set("tokenizer.ggml.scores", std::move(odd))));
   scores[263] = scores[262];
   EXPECT_SAYS("some.gguf: its tokens \"ab\" and \"\u2581a\" have one score, which orders no merges",
               refused(pairs.set("tokenizer.ggml.scores", std::move(scores))));

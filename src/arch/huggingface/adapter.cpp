@@ -250,17 +250,15 @@ Adapter adapter_from_config(const Json& json, Family family, bool tied, std::str
              "take an adapter that was trained with LoRA");
   }
   Adapter adapter;
-  const auto number = [&](const char* key, auto least) {
+  const auto number = [&](const char* key, bool (Json::*fits)() const, const char* rule) {
     const Json* value = json.find(key);
-    if (value != nullptr && value->is_number() && value->number() > 0 && value->number() < 1e9 &&
-        value->number() >= static_cast<double>(least))
-      return value->number();
-    complain(fmt::format("\"{}\" is {}, but has to be a number above 0", key, value == nullptr ? "missing" : value->dump()),
+    if (value != nullptr && (value->*fits)() && value->number() > 0 && value->number() < 1e9) return value->number();
+    complain(fmt::format("\"{}\" is {}, but has to be a {} above 0", key, value == nullptr ? "missing" : value->dump(), rule),
              "take another copy of the adapter");
     return 1.0;
   };
-  adapter.rank = static_cast<std::int64_t>(number("r", 1));
-  adapter.alpha = number("lora_alpha", 0);
+  adapter.rank = static_cast<std::int64_t>(number("r", &Json::is_int, "whole number"));
+  adapter.alpha = number("lora_alpha", &Json::is_number, "number");
   if (const Json* stabilised = json.find("use_rslora"); stabilised != nullptr && !stabilised->is_null()) {
     adapter.rank_stabilised = stabilised->is_bool() && stabilised->boolean();
     if (!stabilised->is_bool())  // PEFT takes whatever Python takes for true

@@ -113,8 +113,11 @@ std::vector<bool> windowed_layers(Fields& fields, const LlamaKind& kind, const M
   const auto layers = static_cast<std::size_t>(config.layers);
   std::vector<bool> windowed(layers, kind.windows == LlamaKind::Windows::all);
   if (kind.windows == LlamaKind::Windows::behind) {
-    const std::vector<std::int64_t> first = fields.numbers("max_window_layers");
-    for (std::size_t i = 0; i < layers; ++i) windowed[i] = static_cast<std::int64_t>(i) >= (first.empty() ? 28 : first.front());
+    const Json* said = fields.present("max_window_layers");
+    if (said != nullptr && !(said->is_int() && said->integer() >= 0))
+      return fields.wrong("max_window_layers", *said, "a whole number of at least 0"), windowed;
+    const std::int64_t first = said != nullptr ? said->integer() : 28;
+    for (std::size_t i = 0; i < layers; ++i) windowed[i] = static_cast<std::int64_t>(i) >= first;
   }
   if (kind.windows == LlamaKind::Windows::pattern) {
     const auto every = static_cast<std::size_t>(fields.size("sliding_window_pattern", most_layers, kind.pattern));
