@@ -240,6 +240,20 @@ TEST_F(HttpServer, RequestsOfWhichAPartHasComeHoldNoThread) {
   EXPECT_EQ(slow[2].answer().body, "POST / - body");
 }
 
+// A thread that saw each of them off would be busy for longer than the last one waits.
+TEST_F(HttpServer, ConnectionsThatPartHoldNoThread) {
+  serve({.connections = 1, .waiting = 100});
+  std::vector<HttpClient> refused;
+  for (int i = 0; i < 80; ++i) {
+    refused.push_back(client());
+    refused.back().send("nonsense\r\n\r\n");
+  }
+  HttpClient good = client();
+  good.send(get);
+  EXPECT_EQ(good.answer().status, 200);
+  for (HttpClient& one : refused) EXPECT_EQ(one.answer().status, 400);
+}
+
 TEST_F(HttpServer, HalvesOfLargeRequestsDoNotFillTheMemory) {
   serve({.connections = 100, .body_bytes = 1 << 20, .request_seconds = 300});
   const std::string half = "POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + std::string(900000, 'x');

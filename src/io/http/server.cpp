@@ -79,23 +79,24 @@ void wake(int event) {
   static_cast<void>(::write(event, &one, sizeof one));
 }
 
-/// Who asks has sent more than was read, perhaps: an answer is lost where a connection is closed before that has come.
-void close_gently(int file, int cut) {
-  shutdown(file, SHUT_WR);
-  const double until = now_seconds() + 1;
-  for (char rest[4096]; now_seconds() < until;) {
-    pollfd files[] = {{file, POLLIN, 0}, {cut, POLLIN, 0}};
-    if (poll(files, 2, 100) > 0 && (files[1].revents != 0 || recv(file, rest, sizeof rest, MSG_DONTWAIT) <= 0)) return;
-  }
-}
-
 /// A connection between two answers, and what has come of its next request.
 struct Kept {
   Socket connection;
   double until;  ///< it is no longer waited for
   RequestEnd end;
   std::string came = {};
+  /// Its last answer is written, and what comes is dropped. Who asks has sent more than was read, perhaps: an answer is lost
+  /// where a connection is closed before that has come.
+  bool parting = false;
 };
+constexpr double parting_seconds = 1;
+
+void see_off(const Kept& kept, int cut) {
+  for (char rest[4096]; now_seconds() < kept.until;) {
+    pollfd files[] = {{*kept.connection, POLLIN, 0}, {cut, POLLIN, 0}};
+    if (poll(files, 2, 100) > 0 && (files[1].revents != 0 || recv(files[0].fd, rest, sizeof rest, MSG_DONTWAIT) <= 0)) return;
+  }
+}
 
 /// A connection, and the time that each of its parts may take.
 class TimedConnection final : public Connection {
@@ -158,7 +159,7 @@ bool can_be_read(int file) {
   return poll(&one, 1, 0) > 0;
 }
 
-/// Connections without a thread: those whose next request is still to come, whole or in part, and those of which one has come.
+/// Connections without a thread. The next request of one is still to come, whole or in part, or has come; others part.
 class Queue {
  public:
   explicit Queue(const ServerLimits& limits) : limits_(limits), changed_(socket_of(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {}
@@ -169,7 +170,7 @@ class Queue {
     if (ended_) return false;
     if (std::ssize(coming_) >= limits_.connections + limits_.waiting) coming_.erase(coming_.begin());
     kept.end = request_end();
-    kept.until = now_seconds() + (kept.came.empty() ? limits_.idle_seconds : limits_.request_seconds);
+    if (!kept.parting) kept.until = now_seconds() + (kept.came.empty() ? limits_.idle_seconds : limits_.request_seconds);
     const bool whole = !kept.came.empty() && kept.end.reached(kept.came);  // it came behind the one before
     (whole ? waiting_ : coming_).push_back(std::move(kept));
     whole ? came_.notify_one() : wake(*changed_);
@@ -227,7 +228,7 @@ class Queue {
     constexpr double patience = 1;
     const std::lock_guard lock(mutex_);
     for (Kept& one : coming_) {
-      if (one.came.empty() && !can_be_read(*one.connection)) continue;
+      if (one.came.empty() && !one.parting && !can_be_read(*one.connection)) continue;
       one.until = std::min(one.until, now_seconds() + patience);
       waiting_.push_back(std::move(one));
     }
@@ -252,6 +253,7 @@ class Queue {
       if (!later) one.until = now;
       return false;
     }
+    if (one.parting) return false;
     if (one.came.empty()) one.until = now + limits_.request_seconds;
     one.came.append(piece, static_cast<std::size_t>(count));
     const bool whole = one.end.reached(one.came);
@@ -313,21 +315,26 @@ class OpenServer final : public Server {
   void work() {
     while (std::optional<Kept> kept = queue_.next()) {
       do {
-        if (!answer(*kept)) break;
-      } while (!queue_.keep(*kept) && (!kept->came.empty() || can_be_read(*kept->connection)));
+        if (!kept->parting) answer(*kept);
+      } while (!queue_.keep(*kept) && !kept->parting && (!kept->came.empty() || can_be_read(*kept->connection)));
+      if (kept->connection && kept->parting) see_off(*kept, cut());
     }
   }
-  /// False: the connection is to be closed.
-  bool answer(Kept& kept) {
-    const int cut = limits_.drains ? -1 : *ending_;
-    TimedConnection timed(kept, cut, limits_);
-    const auto handle = [&](ServedRequest request) {
-      request.gone = [&] { return timed.gone(); };
-      return handler_(request);
-    };
-    if (speaker_.answer(timed, limits_.body_bytes, handle)) return true;
-    close_gently(*kept.connection, cut);
-    return false;
+  /// What ends a wait for a connection; -1: nothing does.
+  int cut() const { return limits_.drains ? -1 : *ending_; }
+  void answer(Kept& kept) {
+    {
+      TimedConnection timed(kept, cut(), limits_);
+      const auto handle = [&](ServedRequest request) {
+        request.gone = [&] { return timed.gone(); };
+        return handler_(request);
+      };
+      kept.parting = !speaker_.answer(timed, limits_.body_bytes, handle);
+    }
+    if (!kept.parting) return;
+    shutdown(*kept.connection, SHUT_WR);
+    kept.came.clear();
+    kept.until = now_seconds() + parting_seconds;
   }
   ServerLimits limits_;
   Handler handler_;
