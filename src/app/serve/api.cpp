@@ -33,8 +33,6 @@ ApiError refusal_of(int status) {
   return {status, "this is no request of HTTP/1.1 that is understood here, or it did not come in time"};
 }
 
-ApiError failure() { return {500, "the server has failed at this request"}; }
-
 /// Takes as long for a wrong key as for the right one.
 bool same_text(std::string_view a, std::string_view b) {
   unsigned different = a.size() == b.size() ? 0 : 1;

@@ -181,7 +181,7 @@ Json ApiAnswer::choice_json(std::size_t i, bool delta) {
   json.set("logprobs", likelihoods(choice));
   choice.tokens.clear();
   const char* reason = !choice.calls.calls().empty() ? "tool_calls" : choice.ending == Ending::length ? "length" : "stop";
-  json.set("finish_reason", choice.ending == Ending::none ? Json() : Json(reason));
+  json.set("finish_reason", choice.ending == Ending::none || has_failed(choice) ? Json() : Json(reason));
   return json;
 }
 
@@ -208,7 +208,7 @@ std::optional<std::string> ApiAnswer::whole(const std::function<bool()>& gone) {
       take(i, between_looks);
       if (gone()) return {};
     }
-    if (choices_[i].ending == Ending::abandoned) return {};
+    if (has_failed(choices_[i])) throw failure();
     choices.push_back(choice_json(i, false));
   }
   Json json = object(std::move(choices), false);
@@ -242,6 +242,7 @@ void ApiAnswer::stream(const std::function<bool(std::string_view)>& put) {
     }
     if (!told && texts_.size() == 1 && !put(": \n\n")) return;  // false where the client has gone away
   }
+  if (std::ranges::any_of(choices_, has_failed)) throw failure();
   if (wants_usage_ && !event({}, usage())) return;
   put("data: [DONE]\n\n");
 }

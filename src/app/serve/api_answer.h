@@ -28,7 +28,8 @@ class ApiAnswer {
   /// Abandons the texts that have not ended.
   ~ApiAnswer();
 
-  /// Waits for all texts. Returns nothing where `gone` says that the client has gone away.
+  /// Waits for all texts. Returns nothing where `gone` says that the client has gone away. Throws ApiError where the writing has
+  /// failed, as stream() does.
   std::optional<std::string> whole(const std::function<bool()>& gone);
   /// Puts events until all texts have ended, or `put` returns false.
   void stream(const std::function<bool(std::string_view)>& put);
@@ -45,6 +46,8 @@ class ApiAnswer {
   };
   /// Takes what is new of text `i`, in whole characters. Returns whether there is something.
   bool take(std::size_t i, double seconds);
+  /// Whether the writing of a text ended in the middle: nobody else abandons what is still waited for.
+  static bool has_failed(const Choice& choice) { return choice.ending == Ending::abandoned; }
   Json choice_json(std::size_t i, bool delta);
   Json likelihoods(Choice& choice) const;
   Json calls_json(std::size_t i, bool delta) const;

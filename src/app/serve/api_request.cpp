@@ -300,19 +300,6 @@ std::vector<std::string> refuse_what_is_not_done(const Members& members) {
 
 }  // namespace
 
-std::string error_body(const ApiError& error) {
-  const char* type = error.status == 401   ? "authentication_error"
-                     : error.status >= 500 ? "server_error"
-                     : error.status == 429 ? "rate_limit_error"
-                                           : "invalid_request_error";
-  const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  return Json(Json::Object{{"error", Json::Object{{"message", error.what()},
-                                                  {"type", type},
-                                                  {"param", text_or_null(error.parameter)},
-                                                  {"code", text_or_null(error.code)}}}})
-      .dump();
-}
-
 ApiError unknown_model(const Json& name, const ServedModel& model) {
   return {404, fmt::format("there is no model {}: this server has \"{}\"", visible(name.dump()), model.name), "model",
           "model_not_found"};

@@ -4,12 +4,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "app/published/text_habits.h"
+#include "app/serve/api_error.h"
 #include "app/serve/tool_calls.h"
 #include "base/json.h"
 #include "data/chat/chat_template.h"
@@ -18,18 +18,9 @@
 
 namespace lockstep::app {
 
-/// A request that is refused, as the API says it.
-struct ApiError : std::runtime_error {
-  ApiError(int the_status, const std::string& message, std::string the_parameter = "", std::string the_code = "")
-      : std::runtime_error(message), status(the_status), parameter(std::move(the_parameter)), code(std::move(the_code)) {}
-  int status;
-  std::string parameter, code;  ///< empty: null
-};
 struct ServedModel;
 /// Where a request names another model than the one that is served.
 ApiError unknown_model(const Json& name, const ServedModel& model);
-/// {"error": {"message", "type", "param", "code"}}
-std::string error_body(const ApiError& error);
 
 /// The model that is served.
 struct ServedModel {
