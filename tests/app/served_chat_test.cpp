@@ -81,6 +81,22 @@ TEST_F(ServedChat, AMessageThatTheTemplateWouldLeaveOutIsRefused) {
 TEST_F(ServedChat, EffortIsTheTemplates) {
   start_with(std::string("{{ reasoning_effort }} ") + plain);
   expect_prompt(std::string(user) + R"(, "reasoning_effort": "low")", "low user hi\n");
+  const std::string kwargs = std::string(user) + R"(, "chat_template_kwargs": {"reasoning_effort": "high"})";
+  expect_prompt(kwargs, "high user hi\n");
+  expect_refusal(kwargs + R"(, "reasoning_effort": "low")", "'reasoning_effort' stands in the request and in");
+}
+
+TEST_F(ServedChat, WhatTheServerSetsIsNoVariableOfATemplate) {
+  start_with(std::string("{{ bos_token }}") + plain);
+  for (const std::string name : {"add_generation_prompt", "messages", "tools", "documents", "continue_final_message"}) {
+    const HttpClient::Answer answer = chat(std::string(user) + R"(, "chat_template_kwargs": {")" + name + "\": false}");
+    EXPECT_EQ(answer.status, 400) << name;
+    const Json error = Json::parse(answer.body).at("error");
+    EXPECT_EQ(error.at("param").string(), "chat_template_kwargs");
+    EXPECT_NE(error.at("message").string().find("has \"" + name + "\""), std::string::npos) << answer.body;
+  }
+  // Tokens are variables, as in transformers.
+  expect_prompt(std::string(user) + R"(, "chat_template_kwargs": {"bos_token": "a"})", "auser hi\n");
 }
 
 /// Its model has learnt one text, which calls a tool behind "f:".

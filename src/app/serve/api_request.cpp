@@ -214,13 +214,18 @@ std::vector<std::int32_t> chat_prompt(Members& members, const ServedModel& model
     refuse_what_is_not_neutral("tool_choice", *choice);
     if (choice->string() == "none") row.set("tools", nullptr);
   }
+  refused_by_name("chat_template_kwargs", [&] { return data::template_variables(row); });
   data::Conversation chat = refused_by_name("messages", [&] {
     return data::chat_row(row, data::RowForm::messages, model.chat->between_parts(day_of(""))).conversation;
   });
   refuse_what_is_not_written(chat, *model.chat);
   calls = calls_of(chat, *model.chat);
-  if (const Json* effort = members.find("reasoning_effort"); effort != nullptr && model.chat->mentions("reasoning_effort"))
+  if (const Json* effort = members.find("reasoning_effort"); effort != nullptr && model.chat->mentions("reasoning_effort")) {
+    if (has_variable(chat, "reasoning_effort"))
+      throw ApiError(400, "'reasoning_effort' stands in the request and in 'chat_template_kwargs': leave one out",
+                     "reasoning_effort");
     chat.variables.emplace_back("reasoning_effort", *effort);
+  }
   for (Json& message : chat.messages) {  // a developer's message is a system's by another name (OpenAI's API)
     if (message.at("role").string() == "developer" && !model.chat->mentions("developer")) message.set("role", "system");
   }

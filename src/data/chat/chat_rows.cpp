@@ -260,10 +260,8 @@ class RowReader {
       if (!list.is_array()) refuse(fmt::format("\"{}\" is {}, not a list", key, kind_of(list)));
       if (!list.array().empty()) variables.emplace_back(key, std::move(list));
     }
-    const Json* more = member_of(object_, "chat_template_kwargs");
-    if (more == nullptr) return;
-    if (!more->is_object()) refuse(fmt::format("\"chat_template_kwargs\" is {}, not an object", kind_of(*more)));
-    variables.insert(variables.end(), more->object().begin(), more->object().end());
+    const Json::Object more = template_variables(object_);
+    variables.insert(variables.end(), more.begin(), more.end());
   }
 
   const Json& object_;
@@ -306,6 +304,24 @@ RowForm form_of(const Json& object) {
     return first != nullptr && second != nullptr;
   };
   return std::ranges::find_if(forms, fits)->form;
+}
+
+Json::Object template_variables(const Json& object) {
+  const Json* more = member_of(object, "chat_template_kwargs");
+  if (more == nullptr) return {};
+  if (!more->is_object()) {
+    throw UserError(fmt::format("\"chat_template_kwargs\" is {}, not an object", kind_of(*more)),
+                    R"(write {"enable_thinking": false})");
+  }
+  // What transformers' apply_chat_template() takes by a name of its own, and so not as a variable.
+  for (const char* name : {"messages", "conversation", "tools", "documents", "chat_template", "add_generation_prompt",
+                           "continue_final_message", "tokenize"}) {
+    if (more->find(name) != nullptr) {
+      throw UserError(fmt::format("\"chat_template_kwargs\" has \"{}\", which is no variable of its own", name),
+                      "leave it out; \"messages\", \"tools\" and \"documents\" stand beside \"chat_template_kwargs\"");
+    }
+  }
+  return more->object();
 }
 
 ChatRow chat_row(const Json& object, RowForm form, std::string_view between) { return RowReader(object, form, between).read(); }

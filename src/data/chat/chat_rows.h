@@ -49,6 +49,9 @@ std::string_view system_member(const Json& object);
 /// without a place, that names the member.
 ChatRow chat_row(const Json& object, RowForm form, std::string_view between);
 
+/// The template's own variables in an object's "chat_template_kwargs". Throws UserError for a name that is set otherwise.
+Json::Object template_variables(const Json& object);
+
 /// "a string", "an array".
 std::string_view kind_of(const Json& value);
 
