@@ -96,7 +96,18 @@ Value make_joiner(Call& call) {
 
 void add_quoted(std::string& out, std::string_view text, bool ascii) {
   out += '"';
+  const auto stays = [ascii](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= 0x20 && c != '"' && c != '\\' && !(ascii && byte > 0x7E);
+  };
   for (std::size_t at = 0; at < text.size();) {
+    if (stays(text[at])) {
+      const std::string_view rest = text.substr(at);
+      const auto run = static_cast<std::size_t>(std::ranges::find_if_not(rest, stays) - rest.begin());
+      out += rest.substr(0, run);
+      at += run;
+      continue;
+    }
     const CodePoint point = code_point_at(text, at);
     const auto code = static_cast<unsigned>(point.value);
     static constexpr std::string_view special = "\"\\\n\r\t\b\f", letters = "\"\\nrtbf";
@@ -104,10 +115,8 @@ void add_quoted(std::string& out, std::string_view text, bool ascii) {
       out += {'\\', letters[found]};
     } else if (code >= 0x10000 && ascii) {
       out += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((code - 0x10000) >> 10U), 0xDC00 + ((code - 0x10000) & 0x3FFU));
-    } else if (code < 0x20 || (ascii && code > 0x7E)) {
-      out += fmt::format("\\u{:04x}", code);
     } else {
-      out += text.substr(at, point.length);
+      out += fmt::format("\\u{:04x}", code);
     }
     at += std::max<std::size_t>(1, point.length);
   }
