@@ -221,7 +221,14 @@ TEST_F(Serve, RefusesWrongRequests) {
       {R"({"prompt": "a", "function_call": {"name": "f"}})", "'function_call' is"},
       {R"({"prompt": "a", "temprature": 0})", "'temprature' is not known here: leave it out, or did you mean 'temperature'?"},
       {R"({"prompt": "a", "guided_regex": "b"})", "'guided_regex' is not known here"},
-      {R"({"prompt": "a", "stream_options": {"include_usage": 1}})", "'include_usage' is 1: it must be true or false"},
+      {R"({"prompt": "a", "stream": true, "stream_options": {"include_usage": 1}})",
+       "'include_usage' is 1: it must be true or false"},
+      {R"({"prompt": "a", "stream_options": {"include_usage": true}})", "'stream_options' needs \\\"stream\\\": true"},
+      {R"({"prompt": "a", "stream": true, "stream_options": {"include_use": true}})", "did you mean 'include_usage'?"},
+      {R"({"prompt": "a", "stream": true, "stream_options": {"continuous_usage_stats": true}})",
+       "'continuous_usage_stats' is true: it must be false"},
+      {R"({"prompt": "a", "max_tokens": 3, "max_completion_tokens": 4})",
+       "'max_tokens' is 3 and 'max_completion_tokens' is 4: leave one out"},
   };
   for (const Case& one : cases) {
     const HttpClient::Answer answer = ask("/v1/completions", one.body);
@@ -250,6 +257,13 @@ TEST_F(Serve, WhatChangesNoTextIsTakenAndTold) {
           R"( "repetition_penalty": 1.0, "stop_token_ids": [], "function_call": "none", "strange": null})");
   EXPECT_EQ(ignored.status, 200) << ignored.body;
   EXPECT_NE(ignored.head.find("X-Lockstep-Ignored: user, metadata\r\n"), std::string::npos) << ignored.head;
+  const HttpClient::Answer streamed =
+      ask("/v1/completions",
+          R"({"prompt": "a", "max_tokens": 1, "max_completion_tokens": 1, "reasoning_effort": "low", "stream": true,)"
+          R"( "stream_options": {"include_usage": null, "include_obfuscation": false, "continuous_usage_stats": false}})");
+  EXPECT_EQ(streamed.status, 200) << streamed.body;
+  EXPECT_NE(streamed.head.find("X-Lockstep-Ignored: include_obfuscation, reasoning_effort\r\n"), std::string::npos)
+      << streamed.head;
   const auto model = [&](const std::string& name) {
     HttpClient one = client();
     one.send("GET /v1/models/" + name + " HTTP/1.1\r\n\r\n");

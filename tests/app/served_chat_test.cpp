@@ -63,6 +63,9 @@ TEST_F(ServedChat, WhatTheTemplateWouldLeaveOutIsRefused) {
   expect_refusal(
       R"("messages": [{"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}])",
       "'tool_calls': the chat template");
+  for (const std::string name : {"function_call", "refusal", "audio"})
+    expect_refusal(R"("messages": [{"role": "assistant", "content": "", ")" + name + R"(": {"name": "f"}}])",
+                   "'" + name + "': the");
   expect_refusal(std::string(user) + R"(, "tool_choice": "required")", "'tool_choice' is");
   expect_prompt(std::string(user) + tools + R"(, "tool_choice": "none")", "user hi\n");
   server_->stop(SIGTERM);
@@ -83,7 +86,7 @@ TEST_F(ServedChat, EffortIsTheTemplates) {
   expect_prompt(std::string(user) + R"(, "reasoning_effort": "low")", "low user hi\n");
   const std::string kwargs = std::string(user) + R"(, "chat_template_kwargs": {"reasoning_effort": "high"})";
   expect_prompt(kwargs, "high user hi\n");
-  expect_refusal(kwargs + R"(, "reasoning_effort": "low")", "'reasoning_effort' stands in the request and in");
+  expect_refusal(kwargs + R"(, "reasoning_effort": "low")", "'reasoning_effort' is in 'chat_template_kwargs', too");
 }
 
 TEST_F(ServedChat, WhatTheServerSetsIsNoVariableOfATemplate) {

@@ -98,6 +98,7 @@ constexpr auto neutral = std::to_array<arch::huggingface::OnlyValue>({
     {"return_tokens_as_token_ids", "false", ""},
     {"add_generation_prompt", "true", ""},
     {"continue_final_message", "false", ""},
+    {"continuous_usage_stats", "false", ""},
     {"response_format", R"({"type":"text"})", ""},
     {"modalities", R"(["text"])", ""},
     {"verbosity", R"("medium")", ""},
@@ -109,9 +110,10 @@ constexpr auto neutral = std::to_array<arch::huggingface::OnlyValue>({
     {"function_call", R"("none")", ""},
 });
 /// These change no text.
-constexpr auto harmless = std::to_array<std::string_view>(
-    {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prediction",
-     "request_id", "priority", "cache_salt", "cache_prompt", "spaces_between_special_tokens"});
+constexpr auto harmless =
+    std::to_array<std::string_view>({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+                                     "prompt_cache_retention", "prediction", "request_id", "priority", "cache_salt",
+                                     "cache_prompt", "spaces_between_special_tokens", "reasoning_effort", "include_obfuscation"});
 
 void refuse_what_is_not_neutral(const std::string& name, const Json& value) {
   std::vector<std::string_view> rules;
@@ -183,6 +185,9 @@ void refuse_what_is_not_written(const data::Conversation& chat, const data::Chat
   }
   for (const Json& message : chat.messages) {
     if (!data::called_by(message).empty() && !writes.mentions("tool_calls")) refuse("tool_calls", "messages");
+    for (const char* name : {"function_call", "refusal", "audio"}) {
+      if (data::member_of(message, name) != nullptr && !writes.mentions(name)) refuse(name, "messages");
+    }
   }
 }
 
@@ -220,10 +225,9 @@ std::vector<std::int32_t> chat_prompt(Members& members, const ServedModel& model
   });
   refuse_what_is_not_written(chat, *model.chat);
   calls = calls_of(chat, *model.chat);
-  if (const Json* effort = members.find("reasoning_effort"); effort != nullptr && model.chat->mentions("reasoning_effort")) {
+  if (const Json* effort = model.chat->mentions("reasoning_effort") ? members.find("reasoning_effort") : nullptr) {
     if (has_variable(chat, "reasoning_effort"))
-      throw ApiError(400, "'reasoning_effort' stands in the request and in 'chat_template_kwargs': leave one out",
-                     "reasoning_effort");
+      throw ApiError(400, "'reasoning_effort' is in 'chat_template_kwargs', too: leave one out", "reasoning_effort");
     chat.variables.emplace_back("reasoning_effort", *effort);
   }
   for (Json& message : chat.messages) {  // a developer's message is a system's by another name (OpenAI's API)
@@ -268,6 +272,9 @@ std::vector<std::int64_t> tokens_of(Members& members, Endpoint endpoint, const s
   constexpr std::int64_t any = std::int64_t{1} << 40;
   const std::optional<std::int64_t> old = members.integer("max_tokens", 1, any),
                                     newer = members.integer("max_completion_tokens", 1, any);
+  if (old && newer && *old != *newer)
+    throw ApiError(400, fmt::format("'max_tokens' is {} and 'max_completion_tokens' is {}: leave one out", *old, *newer),
+                   "max_tokens");
   const std::int64_t most = newer ? *newer : old.value_or(endpoint == Endpoint::chat ? any : 16);
   std::vector<std::int64_t> tokens;
   for (const std::vector<std::int32_t>& prompt : prompts) {
@@ -284,9 +291,9 @@ std::vector<std::int64_t> tokens_of(Members& members, Endpoint endpoint, const s
   return tokens;
 }
 
-/// What no part of the request's reading has asked for. Returns what changes nothing.
-std::vector<std::string> refuse_what_is_not_done(const Members& members) {
-  std::vector<std::string> ignored, known = members.asked();
+/// What no part of the request's reading has asked for. Adds what changes nothing to `ignored`.
+void refuse_what_is_not_done(const Members& members, std::vector<std::string>& ignored) {
+  std::vector<std::string> known = members.asked();
   known.insert(known.end(), harmless.begin(), harmless.end());
   for (const auto& row : neutral) known.emplace_back(row.key);
   for (const auto& [name, value] : members.others()) {
@@ -300,7 +307,17 @@ std::vector<std::string> refuse_what_is_not_done(const Members& members) {
     }
     if (std::ranges::find(harmless, name) != harmless.end()) ignored.push_back(name);
   }
-  return ignored;
+}
+
+void read_stream(Members& members, ApiRequest& request) {
+  request.stream = members.flag("stream");
+  const Json* options = members.find("stream_options");
+  if (options == nullptr) return;
+  if (!options->is_object()) Members::refuse("stream_options", *options, "an object");
+  if (!request.stream) throw ApiError(400, "'stream_options' needs \"stream\": true", "stream_options");
+  Members of_stream(*options);
+  request.stream_usage = of_stream.flag("include_usage");
+  refuse_what_is_not_done(of_stream, request.ignored);
 }
 
 }  // namespace
@@ -370,18 +387,13 @@ ApiRequest read_request(std::string_view body, Endpoint endpoint, const ServedMo
   }
   request.stops.insert(request.stops.end(), published.stops.begin(), published.stops.end());
   request.likely = likely_of(members, endpoint);
-  request.stream = members.flag("stream");
-  if (const Json* options = members.find("stream_options"); options != nullptr) {
-    if (!options->is_object()) Members::refuse("stream_options", *options, "an object");
-    Members of_stream(*options);
-    request.stream_usage = of_stream.flag("include_usage");
-  }
+  read_stream(members, request);
   // Marks of calls are special tokens in some vocabularies (vLLM, hermes_tool_parser.py, adjust_request).
   request.shows_special = !members.flag("skip_special_tokens", true) || request.calls == CallForm::hermes;
   if (const Json* best = members.find("best_of");
       best != nullptr && best->dump() != "1" && best->dump() != Json(request.choices).dump())
     Members::refuse("best_of", *best, "as many as 'n': no text is left out");
-  request.ignored = refuse_what_is_not_done(members);
+  refuse_what_is_not_done(members, request.ignored);
   return request;
 }
 
