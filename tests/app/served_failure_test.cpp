@@ -94,6 +94,7 @@ TEST(ServedFailure, AWholeAnswerIsAnError) {
   const io::http::ServedAnswer answer = server.answer("");
   EXPECT_EQ(answer.status, 500);
   EXPECT_TRUE(contains(answer.body, R"("type":"server_error")")) << answer.body;
+  EXPECT_EQ(server.answer("").status, 500) << "no text is written any more, so none waits";
 }
 
 }  // namespace

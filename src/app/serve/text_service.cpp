@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "app/serve/api_error.h"
 #include "base/timer.h"
 
 namespace lockstep::app {
@@ -43,7 +44,8 @@ std::vector<std::shared_ptr<Writing>> TextService::ask(std::vector<AskedText> te
   }
   const std::lock_guard lock(mutex_);
   const std::int64_t free_places = std::ranges::count(at_, nullptr);  // which take some of them before the next pass
-  if (closed_ || std::ssize(waiting_) + std::ssize(result) > most_waiting_ + free_places) return {};
+  if (closed_) throw failure();
+  if (std::ssize(waiting_) + std::ssize(result) > most_waiting_ + free_places) return {};
   waiting_.insert(waiting_.end(), result.begin(), result.end());
   came_.notify_one();
   return result;

@@ -88,7 +88,8 @@ class TextService {
   TextService(train::TextBatch& batch, const data::Tokenizer& tokenizer, std::int64_t most_waiting)
       : batch_(batch), tokenizer_(tokenizer), most_waiting_(most_waiting), at_(static_cast<std::size_t>(batch.places())) {}
 
-  /// Takes texts, all or none: the result is empty where too many wait. Thread-safe.
+  /// Takes texts, all or none: the result is empty where too many wait. Throws ApiError once no text is written any more.
+  /// Thread-safe.
   std::vector<std::shared_ptr<Writing>> ask(std::vector<AskedText> texts);
   ServiceFigures figures() const;
 
