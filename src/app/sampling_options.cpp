@@ -53,7 +53,8 @@ train::SampleOptions SamplingOptions::sampling(const TextHabits& habits, Log& lo
     choose(sampling.top_p, top_p, habits.generation.top_p, "top-p");
   }
   if (!taken.empty())
-    log.warning(fmt::format("{} says {}: taken, for the command does not", generation_file, fmt::join(taken, " ")));
+    log.warning(
+        fmt::format("{} (else config.json) says {}: taken, for the command does not", generation_file, fmt::join(taken, " ")));
   return sampling;
 }
 

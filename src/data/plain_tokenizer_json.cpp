@@ -96,6 +96,7 @@ Json byte_tokenizer_json() {
 std::unique_ptr<Tokenizer> plain_tokenizer(const Json& json) {
   const Json &model = member(json, "model"), &vocabulary = member(model, "vocab"), &before = member(json, "pre_tokenizer");
   if (!vocabulary.is_object() || !is_empty(member(json, "normalizer")) || !is_empty(member(json, "added_tokens"))) return nullptr;
+  if (!is_empty(member(json, "post_processor"))) return nullptr;  // which may put tokens before a text
   if (is(member(model, "type"), "WordLevel") && has_members(before, split_json()) && is(member(model, "unk_token"), "")) {
     if (std::optional<std::string> characters = characters_of(vocabulary)) return make_char_tokenizer(std::move(*characters));
   }

@@ -12,6 +12,7 @@
 #include "data/bpe/gpt2_files.h"
 #include "data/bpe/tokenizer_json.h"
 #include "data/bpe/training.h"
+#include "data/folder_tokenizer.h"
 #include "data/gguf_tokenizer.h"
 #include "data/plain_tokenizer_json.h"
 #include "io/file.h"
@@ -31,9 +32,8 @@ TokenizerChoice trained(std::string_view size) {
   return {.kind = TokenizerChoice::Kind::trained, .vocabulary = *vocabulary};
 }
 
-// `text` of the tokenizer.json at `path`.
-std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& path) {
-  const Json json = Json::parse(text, path);
+// What the tokenizer.json at `path` says, with what lies beside it.
+std::unique_ptr<Tokenizer> tokenizer_from_json(const Json& json, const std::string& path) {
   if (std::unique_ptr<Tokenizer> plain = plain_tokenizer(json)) return plain;
   return bpe::make_bpe_tokenizer(bpe::model_from_json(json, path), json.dump(), bpe::AddedTokens::found);
 }
@@ -75,27 +75,21 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     case TokenizerChoice::Kind::hf: {
       if (!choice.described.is_null()) return make_tokenizer(choice.described);
       const io::Path file = io::is_folder(choice.path) ? io::Path(choice.path) / "tokenizer.json" : io::Path(choice.path);
-      return tokenizer_from_json(io::read_document(file, bpe::most_file_bytes), file.string());
+      const std::optional<Json> json = io::is_folder(choice.path) ? tokenizer_json_of(choice.path) : std::nullopt;
+      return tokenizer_from_json(json ? *json : tokenizer_json_at(file), file.string());
     }
   }
   return nullptr;
 }
 
 PublishedTokenizer find_published_tokenizer(const io::Path& folder) {
-  using Kind = TokenizerChoice::Kind;
-  const auto has = [&](const char* name) {
-    std::error_code ignored;
-    return std::filesystem::exists(folder / name, ignored);
-  };
+  const io::Path file = folder / "tokenizer.json";
   // A tokenizer.json that cannot be read is another thing than none, or one of another kind.
-  const io::Path json = folder / "tokenizer.json";
-  const std::string text = has("tokenizer.json") ? io::read_document(json) : "";
+  if (std::error_code ignored; std::filesystem::exists(file, ignored)) io::File::open_to_read(file);
   try {
     if (io::is_gguf(folder))
       return {tokenizer_of_gguf(io::parse_gguf(io::FileBytes(folder), folder.string()).pairs, folder.string()), ""};
-    if (has("tokenizer.json")) return {tokenizer_from_json(text, json.string()), ""};
-    if ((has("vocab.json") || has("encoder.json")) && (has("merges.txt") || has("vocab.bpe")))
-      return {load_tokenizer({.kind = Kind::gpt2, .path = folder}), ""};
+    if (const std::optional<Json> json = tokenizer_json_of(folder)) return {tokenizer_from_json(*json, file.string()), ""};
   } catch (const UserError& error) {
     return {nullptr, error.problems().front().message};
   }

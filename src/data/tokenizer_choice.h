@@ -40,8 +40,8 @@ struct PublishedTokenizer {
   std::string fault;                     ///< why there is none
 };
 
-/// The tokenizer of a published model. A GGUF file has its own. A folder has tokenizer.json or, where that is missing, GPT-2's
-/// vocab.json and merges.txt.
+/// The tokenizer of a published model. A GGUF file has its own. A folder has tokenizer.json, or vocab.json and merges.txt, and
+/// other files complete it (folder_tokenizer.h).
 PublishedTokenizer find_published_tokenizer(const io::Path& folder);
 
 }  // namespace lockstep::data

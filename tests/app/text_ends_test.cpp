@@ -119,7 +119,7 @@ TEST_F(TextEnds, ThereAndBackKeepsWhatWasPublished) {
     EXPECT_EQ(text.out.find_first_of("qZk", 3), std::string::npos) << text.out;
   }
   io::replace_file(folder_ / "model/tokenizer_config.json", "\xFF");
-  EXPECT_EQ(wild("model").code, 0) << "it is not read to write texts";
+  EXPECT_EQ(wild("model").code, 2) << "it may have tokens";
   EXPECT_NE(lockstep({"convert", at("model"), at("bad")}).err.find("tokenizer_config.json: byte 0 is not valid UTF-8"),
             std::string::npos);
   fs::remove(folder_ / "model/tokenizer_config.json");
@@ -161,7 +161,8 @@ TEST_F(TextEnds, SamplingIsThePublishersUnlessTheUserSays) {
   set("generation_config.json", "top_p", 0.9);
   const Outcome taken = with({});
   EXPECT_EQ(taken.out, published);
-  EXPECT_NE(taken.err.find("generation_config.json says --temperature 9 --top-k 50 --top-p 0.9: taken"), std::string::npos)
+  EXPECT_NE(taken.err.find("generation_config.json (else config.json) says --temperature 9 --top-k 50 --top-p 0.9: taken"),
+            std::string::npos)
       << taken.err;
   EXPECT_EQ(with({"--temperature", "0"}).out, greedy);
   EXPECT_EQ(with({"--temperature", "0.8", "--top-k", "16", "--top-p", "1"}).out, usual);
@@ -175,6 +176,26 @@ TEST_F(TextEnds, SamplingIsThePublishersUnlessTheUserSays) {
   set("generation_config.json", "unheard_of", 1);
   EXPECT_EQ(with({}).code, 2);
   EXPECT_NE(with({}).err.find("\"unheard_of\" is 1: this key is not known"), std::string::npos) << with({}).err;
+}
+
+// As transformers does where generation_config.json is missing (GenerationConfig.from_model_config).
+TEST_F(TextEnds, SamplingOfConfigJsonCountsWhereItStandsAlone) {
+  publish();
+  const std::vector<std::string> plain = {"generate", at("model"), "--prompt", "the", "--tokens", "50", "--threads", "1"};
+  const std::string usual = lockstep(plain).out;
+  set("config.json", "do_sample", true);
+  set("config.json", "temperature", 9.0);
+  set("config.json", "repetition_penalty", 1.2);
+  set("config.json", "suppress_tokens", Json::Array{id_of("o")});
+  const Outcome taken = lockstep(plain);
+  EXPECT_NE(taken.out, usual);
+  EXPECT_EQ(taken.out.find('o', 3), std::string::npos) << taken.out;
+  EXPECT_NE(taken.err.find("(else config.json) says --temperature 9 --top-k 50"), std::string::npos) << taken.err;
+  EXPECT_NE(taken.err.find("repetition_penalty is 1.2, which is not done here"), std::string::npos) << taken.err;
+  done({"convert", at("model"), at("there")});
+  EXPECT_EQ(lockstep({"generate", at("there"), "--prompt", "the", "--tokens", "50", "--threads", "1"}).out, taken.out);
+  set("generation_config.json", "transformers_version", "5.24.0");
+  EXPECT_EQ(lockstep(plain).out, usual);
 }
 
 TEST_F(TextEnds, WhatOfAPromptIsNotReadIsTold) {

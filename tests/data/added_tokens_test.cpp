@@ -167,6 +167,10 @@ TEST(PlainTokenizers, AreNothingElse) {
   const Json characters = char_tokenizer_json("abc"), bytes = byte_tokenizer_json();
   EXPECT_TRUE(plain_tokenizer(characters) && plain_tokenizer(bytes));
   EXPECT_FALSE(plain_tokenizer(Json::Array{}) || plain_tokenizer(Json(Json::Object{{"model", 1}})));
+  for (const Json& file : {characters, bytes}) {  // a token before each text is no character
+    Json begins = file;
+    EXPECT_FALSE(plain_tokenizer(begins.set("post_processor", Json::Object{{"type", "TemplateProcessing"}})));
+  }
   EXPECT_FALSE(plain_tokenizer(tokenizer_json(Json::Array{}, false)));
   for (const Json::Object& vocabulary : {Json::Object{}, {{"b", 0}, {"a", 1}}, {{"a", 1}}, {{"ab", 0}}, {{"a", 0}, {"b", "1"}}}) {
     EXPECT_FALSE(plain_tokenizer(with(characters, "model", "vocab", vocabulary))) << Json(vocabulary).dump();

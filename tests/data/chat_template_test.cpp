@@ -353,6 +353,11 @@ TEST(ChatTemplate, ComesFromTheFilesOfAFolderAsInTransformers) {
   EXPECT_EQ(written(false), "<s>");
   EXPECT_EQ(ChatTemplate::from_texts(texts_of(folder.path()))->write({}, Prompt::none, day()), "<s>");
   EXPECT_EQ(ChatTemplate::from_texts(texts_of(folder.path()))->write(with_tools, Prompt::none, day()), "<s>tools");
+  // Tokens of a model's own have names of its own.
+  write("chat_template.jinja", "{{ boi_token }}{{ image }}");
+  write("tokenizer_config.json",
+        R"({"extra_special_tokens": {"boi_token": "<boi>"}, "model_specific_special_tokens": {"image": "<i>"}})");
+  EXPECT_EQ(written(false), "<boi><i>");
   write("tokenizer_config.json", "{}");
   write("special_tokens_map.json", "{");
   EXPECT_NE(said_of([&] { written(false); }).find("special_tokens_map.json: not valid JSON"), std::string::npos);

@@ -153,9 +153,9 @@ TEST(Jsonl, DocumentsEndWithTheTokenThatTheTokenizersConfigNames) {
   };
   EXPECT_EQ(ends("<|im_end|>", "<|im_end|>"), "<|im_end|>");
   EXPECT_EQ(ends("<|im_end|>", "nothing"), "\n") << "the vocabulary does not have it";
-  EXPECT_EQ(ends("<|endoftext |>", "b"), "b");
-  EXPECT_EQ(ends("</s>", "b"), "b");
-  EXPECT_EQ(shown(folder, "train"), "AB AB cd cdbab abb");
+  EXPECT_EQ(ends("<|endoftext |>", "q"), "q");
+  EXPECT_EQ(ends("</s>", "q"), "q");
+  EXPECT_EQ(shown(folder, "train"), "AB AB cd cdqab abq");
   Json described = read_description(folder.path("out"))->tokenizer;
   EXPECT_TRUE(
       contains(user_error([&] { make_tokenizer(described.set("end_of_text", 260)); }), "\"end_of_text\" 260 is no token"));

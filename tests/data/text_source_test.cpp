@@ -277,6 +277,8 @@ TEST(PrepareRows, JsonlIsKnownByItsNameAndWhereThatSaysNothingByItsLines) {
     }
     EXPECT_EQ(prepared_tokens(folder, {.input = file, .format = TextFormat::text}), content);
   }
+  const std::string gz = folder.write("rows.csv.gz", gzip("text,label\nhello,1\n"));
+  EXPECT_TRUE(contains(user_error([&] { prepared_tokens(folder, {.input = gz}); }), "gzip -dc " + gz + " | python3 "));
   for (const std::string text : {"{a: 1}\n{b: 2}\n", "[see below]", "{\"one\": 1}", "[1] {2} [\"3\"]"}) {
     EXPECT_EQ(prepared_tokens(folder, {.input = folder.write("plain.txt", text)}), text);
   }

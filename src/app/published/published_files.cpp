@@ -83,6 +83,10 @@ Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads) 
     files.set(std::string(name), std::move(text));
   }
   for (const auto& [name, text] : folder.texts().object()) files.set(name, text);
+  if (!files.is_object() || files.find(generation_file) == nullptr) {
+    if (const Json said = names::generation_in_config(folder.config()); !said.is_null())
+      files.set(generation_file, said.dump(2) + "\n");
+  }
   if (!files.is_null()) facts.set(published_texts, std::move(files));
   return facts;
 }

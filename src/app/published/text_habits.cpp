@@ -41,7 +41,7 @@ std::optional<std::int32_t> mark_of(const data::Tokenizer& tokenizer, std::strin
 
 void warn_of_undone(const TextHabits& habits, Log& log) {
   if (!habits.generation.undone.empty())
-    log.warning(fmt::format("{}: {}, which is not done here: transformers writes other texts", generation_file,
+    log.warning(fmt::format("{} (else config.json): {}, which is not done here: transformers writes other texts", generation_file,
                             fmt::join(habits.generation.undone, ", ")));
 }
 

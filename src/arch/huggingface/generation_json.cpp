@@ -145,6 +145,18 @@ Generation generation_from_json(const Json& json, std::string_view what) {
   return generation;
 }
 
+Json generation_in_config(const Json& config) {
+  Json said;
+  const auto take = [&](std::string_view key) { said.set(std::string(key), *config.find(key)); };
+  for (const OnlyValue& row : only) {
+    if (const Json* value = config.find(row.key); value != nullptr && !value->is_null() && differs(value, row)) take(row.key);
+  }
+  for (const std::string_view key : read) {
+    if (const Json* value = config.find(key); key != "eos_token_id" && value != nullptr && !value->is_null()) take(key);
+  }
+  return said;
+}
+
 std::vector<std::int64_t> token_ids(const Json& json, std::string_view key, std::string_view what) {
   Fields fields(json, what);
   std::vector<std::int64_t> ids = fields.numbers(key);

@@ -30,11 +30,14 @@ struct Generation {
 /// not known.
 Generation generation_from_json(const Json& json, std::string_view what);
 
+/// What a config.json without a generation_config.json beside it says of how texts are written, as such a file; null where it
+/// says nothing (GenerationConfig.from_model_config). Its ends are left out.
+Json generation_in_config(const Json& config);
+
 /// The token ids of a member like eos_token_id, which is a number or a list; none where it is missing. Throws UserError.
 std::vector<std::int64_t> token_ids(const Json& json, std::string_view key, std::string_view what);
 
-/// Every key that a generation_config.json may have. A config.json may have them too: transformers 5 passes them over there
-/// (PreTrainedConfig.__post_init__), but for the tokens.
+/// Every key that a generation_config.json may have. A config.json may have them too.
 std::span<const std::string_view> generation_keys();
 
 }  // namespace lockstep::arch::huggingface

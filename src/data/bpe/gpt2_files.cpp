@@ -15,8 +15,6 @@
 namespace lockstep::data::bpe {
 namespace {
 
-constexpr std::string_view gpt2_end_of_text = "<|endoftext|>";
-
 io::Path one_of(const io::Path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (io::exists(folder / name)) return folder / name;

@@ -10,6 +10,8 @@
 
 namespace lockstep::data::bpe {
 
+inline constexpr std::string_view gpt2_end_of_text = "<|endoftext|>";
+
 /// What a file holds, and its name for messages.
 struct TextOfFile {
   std::string name;

@@ -44,13 +44,21 @@ Json config_of(const ModelTexts& texts) {
   return config;
 }
 
-// "bos_token": "<s>", or {"content": "<s>", ...}
+// "bos_token": "<s>", or {"content": "<s>", ...}. Tokens of a model's own stand in objects (transformers 5,
+// tokenization_utils_base.py, special_tokens_map).
 Json::Object tokens_of(const Json& config) {
   Json::Object tokens;
-  for (const auto& [key, value] : config.object()) {
-    if (!key.ends_with("_token")) continue;
+  const auto take = [&](const std::string& key, const Json& value) {
     const Json* text = value.is_object() ? value.find("content") : &value;
     if (text != nullptr && text->is_string()) tokens.emplace_back(key, *text);
+  };
+  for (const auto& [key, value] : config.object()) {
+    if (key.ends_with("_token")) take(key, value);
+  }
+  for (const char* more : {"extra_special_tokens", "model_specific_special_tokens"}) {
+    const Json* own = config.find(more);
+    if (own == nullptr || !own->is_object()) continue;
+    for (const auto& [key, value] : own->object()) take(key, value);
   }
   return tokens;
 }

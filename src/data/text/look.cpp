@@ -118,8 +118,11 @@ Look look_at_rows(const FileStart& start, const std::string& name) {
   const std::string end = ending(name), word = shell_words({name});
   const std::string as_text = fmt::format("; lockstep prepare {} --format text takes it as it is", word);
   const std::string as_rows = fmt::format("lockstep prepare {} --format jsonl reads a document a row", word);
+  const std::string last = io::Path(name).extension().string();
+  const std::string unpacked = last == ".gz" ? "gzip -dc " : last == ".zst" || last == ".zstd" ? "zstd -dc " : "";
   const auto write = [&](const std::string& command) {
-    return fmt::format("write it as JSONL: {} < {} > ROWS.jsonl{}", command, word, as_text);
+    return unpacked.empty() ? fmt::format("write it as JSONL: {} < {} > ROWS.jsonl{}", command, word, as_text)
+                            : fmt::format("write it as JSONL: {}{} | {} > ROWS.jsonl{}", unpacked, word, command, as_text);
   };
   if (end == ".csv" || end == ".tsv") {
     const std::string reader = fmt::format("csv.DictReader(sys.stdin{})", end == ".tsv" ? ", delimiter='\\t'" : "");

@@ -1,0 +1,207 @@
+#include "data/folder_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/number_text.h"
+#include "base/text/visible.h"
+#include "data/bpe/gpt2_files.h"
+#include "data/bpe/tokenizer_json.h"
+#include "data/bpe/words.h"
+#include "data/chat/model_texts.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr const char *whole_file = "tokenizer.json", *added_file = "added_tokens.json";
+
+bool says(const Json& config, std::string_view key) {
+  const Json* value = config.find(key);
+  return value != nullptr && value->is_bool() && value->boolean();
+}
+
+std::string text_of(const Json& json, std::string_view key) {
+  const Json* value = json.is_object() ? json.find(key) : nullptr;
+  return value != nullptr && value->is_string() ? value->string() : "";
+}
+
+/// "Qwen2Tokenizer": by tokenizer_config.json, or by the model's kind (transformers, auto/tokenization_auto.py). Empty: the
+/// folder says neither, as OpenAI's own do.
+std::string class_of(const Json& config, const io::Path& folder) {
+  std::string name = text_of(config, "tokenizer_class");
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  if (!name.empty() && name != "PreTrainedTokenizer") return name;
+  const io::Path file = folder / "config.json";
+  const std::string kind = io::exists(file) ? text_of(Json::parse(io::read_document(file), file.string()), "model_type") : "";
+  constexpr std::array<std::string_view, 6> of_gpt2 = {"gpt2", "gpt_neo", "gptj", "codegen", "phi", "starcoder2"};
+  if (kind.starts_with("qwen2") || kind.starts_with("qwen3")) return "Qwen2Tokenizer";
+  if (kind.empty() || std::ranges::find(of_gpt2, kind) != of_gpt2.end()) return "";
+  return "tokenizer of " + kind;
+}
+
+Json byte_level(bool prefix, bool use_regex) {
+  return Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", true}, {"use_regex", use_regex}};
+}
+
+/// A tokenizer that begins each text with `token`.
+Json begins_with(const std::string& token, std::int64_t id) {
+  const Json text(Json::Object{{"Sequence", Json::Object{{"id", "A"}, {"type_id", 0}}}}),
+      start(Json::Object{{"SpecialToken", Json::Object{{"id", token}, {"type_id", 0}}}});
+  const Json described(Json::Object{{"id", token}, {"ids", Json::Array{id}}, {"tokens", Json::Array{token}}});
+  return Json::Object{{"type", "TemplateProcessing"},
+                      {"single", Json::Array{start, text}},
+                      {"pair", Json::Array{start, text}},
+                      {"special_tokens", Json::Object{{token, described}}}};
+}
+
+/// The tokens of a tokenizer.json, to which others are added.
+class Tokens {
+ public:
+  explicit Tokens(Json& json) : json_(json), vocabulary_(&json.at("model").at("vocab")) {
+    if (const Json* added = json.find("added_tokens"); added != nullptr && added->is_array()) added_ = added->array();
+    for (const Json& token : added_) next_ = std::max(next_, token.at("id").integer() + 1);
+  }
+  /// As tokenizers' AddedVocabulary does it: a token of the vocabulary keeps its id, and another one gets the next that is free.
+  void add(const Json& token, bool new_ones) {
+    const std::string content = token.is_string() ? token.string() : text_of(token, "content");
+    if (content.empty() || std::ranges::any_of(added_, [&](const Json& one) { return text_of(one, "content") == content; }))
+      return;
+    const std::optional<std::int64_t> known = id_of(content);
+    if (!known && !new_ones) return;
+    const auto flag = [&](const char* name, bool otherwise) {
+      const Json* value = token.is_object() ? token.find(name) : nullptr;
+      return value != nullptr && value->is_bool() ? value->boolean() : otherwise;
+    };
+    const bool special = flag("special", token.is_string()) || !new_ones;
+    const std::int64_t id = known.value_or(std::max(next_, size()));
+    next_ = std::max(next_, id + 1);
+    added_.emplace_back(Json::Object{{"id", id},
+                                     {"content", content},
+                                     {"single_word", flag("single_word", false)},
+                                     {"lstrip", flag("lstrip", false)},
+                                     {"rstrip", flag("rstrip", false)},
+                                     {"normalized", flag("normalized", !special)},
+                                     {"special", special}});
+    changed_ = true;
+  }
+  std::optional<std::int64_t> id_of(std::string_view content) const {
+    for (const Json& one : added_) {
+      if (text_of(one, "content") == content) return one.at("id").integer();
+    }
+    if (vocabulary_->is_object()) {
+      const Json* id = vocabulary_->find(content);
+      return id != nullptr ? std::optional(id->integer()) : std::nullopt;
+    }
+    const Json::Array& pieces = vocabulary_->array();
+    const auto found = std::ranges::find_if(pieces, [&](const Json& piece) { return piece.array().at(0).string() == content; });
+    return found != pieces.end() ? std::optional<std::int64_t>(found - pieces.begin()) : std::nullopt;
+  }
+  void keep() {
+    if (changed_) json_.set("added_tokens", std::move(added_));
+  }
+
+ private:
+  std::int64_t size() const {
+    return vocabulary_->is_object() ? std::ssize(vocabulary_->object()) : std::ssize(vocabulary_->array());
+  }
+
+  Json& json_;
+  const Json* vocabulary_;
+  Json::Array added_;
+  std::int64_t next_ = 0;
+  bool changed_ = false;
+};
+
+/// Adds what `config` has beside tokenizer.json, in transformers' order. Tokens without an id there are taken where the
+/// vocabulary has them: a model has no row for a token that is new.
+void complete(Json& json, const Json& config) {
+  Tokens tokens(json);
+  std::vector<std::pair<std::int64_t, const Json*>> listed;
+  if (const Json* all = config.find("added_tokens_decoder"); all != nullptr && all->is_object()) {
+    for (const auto& [id, token] : all->object()) listed.emplace_back(number_from<std::int64_t>(id).value_or(0), &token);
+  }
+  std::ranges::stable_sort(listed, {}, &std::pair<std::int64_t, const Json*>::first);
+  for (const auto& [id, token] : listed) tokens.add(*token, true);
+  for (const auto& [name, token] : config.object()) {
+    if (name.ends_with("_token")) tokens.add(token, false);
+  }
+  for (const char* list : {"extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens"}) {
+    const Json* more = config.find(list);
+    if (more == nullptr) continue;
+    if (more->is_array()) {
+      for (const Json& token : more->array()) tokens.add(token, false);
+    } else if (more->is_object()) {
+      for (const auto& [name, token] : more->object()) tokens.add(token, false);
+    }
+  }
+  tokens.keep();
+}
+
+Json from_two_files(const io::Path& folder, const Json& config) {
+  const std::string name = class_of(config, folder);
+  const bool qwen = name == "Qwen2Tokenizer", prefix = says(config, "add_prefix_space");
+  if (!name.empty() && name != "GPT2Tokenizer" && !qwen) {
+    throw UserError(
+        fmt::format("{} has vocab.json and merges.txt of a {}, but no tokenizer.json", folder.string(), visible(name)),
+        fmt::format("make one: python3 -c 'from transformers import AutoTokenizer as A; "
+                    "A.from_pretrained(\"{0}\").save_pretrained(\"{0}\")'",
+                    folder.string()));
+  }
+  Json json = bpe::to_json(bpe::read_gpt2_files(folder));
+  json.set("pre_tokenizer", byte_level(prefix, true));
+  if (qwen) {
+    const Json split(Json::Object{{"type", "Split"},
+                                  {"pattern", Json::Object{{"Regex", bpe::regex_of(bpe::Pattern::qwen2)}}},
+                                  {"behavior", "Isolated"},
+                                  {"invert", false}});
+    json.set("normalizer", Json::Object{{"type", "NFC"}});
+    json.set("pre_tokenizer",
+             Json::Object{{"type", "Sequence"}, {"pretokenizers", Json::Array{split, byte_level(prefix, false)}}});
+  }
+  if (const io::Path file = folder / added_file; io::exists(file)) {
+    Tokens tokens(json);
+    const Json more = Json::parse(io::read_document(file), file.string());
+    std::vector<std::pair<std::int64_t, std::string>> listed;
+    for (const auto& [content, id] : more.object()) listed.emplace_back(id.integer(), content);
+    std::ranges::sort(listed);
+    for (const auto& [id, content] : listed) tokens.add(Json::Object{{"content", content}}, true);
+    tokens.keep();
+  }
+  complete(json, config);
+  if (says(config, "add_bos_token")) {
+    const std::string token = text_of(Json(tokens_of(config)), "bos_token");
+    const std::string start = token.empty() ? std::string(bpe::gpt2_end_of_text) : token;
+    if (const auto id = Tokens(json).id_of(start)) json.set("post_processor", begins_with(start, *id));
+  }
+  return json;
+}
+
+Json from_whole_file(const io::Path& file, const Json& config) {
+  Json json = Json::parse(io::read_document(file, bpe::most_file_bytes), file.string());
+  const Json* model = json.is_object() ? json.find("model") : nullptr;
+  const Json* vocabulary = model != nullptr && model->is_object() ? model->find("vocab") : nullptr;
+  // What else is wrong with the file is told by its reader.
+  if (vocabulary != nullptr && (vocabulary->is_object() || vocabulary->is_array())) complete(json, config);
+  return json;
+}
+
+}  // namespace
+
+std::optional<Json> tokenizer_json_of(const io::Path& folder) {
+  const auto has = [&](const char* name) { return io::exists(folder / name); };
+  if (has(whole_file)) return from_whole_file(folder / whole_file, config_of(texts_of(folder)));
+  if ((has("vocab.json") || has("encoder.json")) && (has("merges.txt") || has("vocab.bpe")))
+    return from_two_files(folder, config_of(texts_of(folder)));
+  return std::nullopt;
+}
+
+Json tokenizer_json_at(const io::Path& file) { return from_whole_file(file, config_of(texts_of(io::folder_of(file)))); }
+
+}  // namespace lockstep::data
