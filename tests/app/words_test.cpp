@@ -112,7 +112,7 @@ TEST(Words, EachRightWordIsASettingOfThisProgram) {
   for (const std::string& word : known) {
     const std::string right = other_words(WordsOf::settings)(word, "1")->right;
     const std::string name = right.substr(0, right.find_first_of("= "));
-    const bool other = name == "--ranks" || name == "--config" || name == "lockstep";
+    const bool other = name == "--ranks" || name == "--config" || name == "lockstep" || name == "model";
     EXPECT_TRUE(other || (settings::find_key(name) != nullptr && name.find('.') != name.npos)) << word << ": " << right;
     const std::size_t wrong = word == "--gradient-accumulation-steps" ? 0 : 1;  // nanoGPT's
     EXPECT_EQ(problems_of({word, "1"}).size(), wrong) << word;

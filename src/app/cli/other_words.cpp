@@ -13,7 +13,7 @@ namespace lockstep::app {
 namespace {
 
 struct Word {
-  std::string_view theirs;  // with hyphens
+  std::string_view theirs;  // with hyphens; with its group where the name alone may mean something else
   std::string_view ours;    // {}: their value
 };
 
@@ -154,6 +154,29 @@ constexpr std::array words_of_settings = std::to_array<Word>({
     {"sequence-len", "model.block_size={}"},
     {"cutoff-len", "model.block_size={}"},
     {"tokenizer", "lockstep prepare TEXT --tokenizer {}, as a tokenizer belongs to the text"},
+    // torchtitan's (torchtitan/config/job_config.py)
+    {"activation-checkpoint.mode", "memory.recompute={}"},
+    {"async-mode", "checkpoint.async=true"},
+    {"checkpoint.folder", "log.dir={}, the run's folder, which has its checkpoints"},
+    {"compile.enable", "train.compile={}"},
+    {"data-parallel-replicate-degree", "parallel.dp={}"},
+    {"data-parallel-shard-degree", "parallel.dp={} with memory.zero=3"},
+    {"decay-ratio", "optimizer.wsd_decay={} with optimizer.schedule=wsd"},
+    {"decay-type", "optimizer.schedule={}"},
+    {"enable-profiling", "log.trace={}"},
+    {"enable-tensorboard", "log.tensorboard={}"},
+    {"enable-wandb", "log.wandb=offline"},
+    {"hf-assets-path", "lockstep prepare TEXT --tokenizer hf:{}, as a tokenizer belongs to the text"},
+    {"initial-load-path", "train.init_from={}"},
+    {"log-freq", "train.log_interval={}"},
+    {"min-lr-factor", "optimizer.min_lr=N, which is {} of optimizer.learning_rate"},
+    {"mixed-precision-param", "train.dtype={}"},
+    {"model.flavor", "model=NAME, a bundle (lockstep help config model)"},
+    {"model.name", "model=NAME, a bundle (lockstep help config model)"},
+    {"pipeline-parallel-schedule", "parallel.schedule={}"},
+    {"save-tb-folder", "log.dir={}, the run's folder, which has its curves"},
+    {"validation.freq", "train.eval_interval={}"},
+    {"validation.steps", "train.eval_iters={}"},
 });
 
 constexpr std::array words_of_generate = std::to_array<Word>({
@@ -224,10 +247,11 @@ std::string plain_name(std::string_view option, char between) {
 
 /// What to write instead; nothing for a word of which nothing is known.
 std::optional<std::string> right_word(WordsOf of, const std::string& option, const std::optional<std::string>& value) {
-  std::string name = plain_name(option, '-');
-  name.erase(0, name.rfind('.') + 1);  // without torchtitan's or litgpt's group
-  const auto found = std::ranges::find(table_of(of), name, &Word::theirs);
-  if (found == table_of(of).end()) return std::nullopt;
+  const std::string name = plain_name(option, '-');
+  const std::span<const Word> words = table_of(of);
+  auto found = std::ranges::find(words, name, &Word::theirs);
+  if (found == words.end()) found = std::ranges::find(words, name.substr(name.rfind('.') + 1), &Word::theirs);
+  if (found == words.end()) return std::nullopt;
   std::string right(found->ours);
   if (const std::size_t place = right.find("{}"); place != right.npos) right.replace(place, 2, value.value_or("VALUE"));
   return right;

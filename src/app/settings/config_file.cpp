@@ -20,35 +20,53 @@ std::optional<Json> scalar(const toml::node& node) {
   return std::nullopt;
 }
 
+// Tables in tables, of which other programs have three at most; a name of more is told as it is.
+constexpr std::ptrdiff_t deepest = 8;
+
 class Reader {
  public:
   Reader(std::string_view what, RunConfig& config) : what_(what), config_(config) {}
 
   std::vector<Problem> read(const toml::table& file) {
-    for (const auto& [name, node] : file) read_group(name.str(), node);
-    return std::move(problems_);
+    for (const auto& [name, node] : file) read_group(std::string(name.str()), node);
+    std::ranges::stable_sort(found_, {}, &Found::line);
+    std::vector<Problem> problems;
+    for (Found& one : found_) {
+      one.problem.message = fmt::format("{}:{}: {}", what_, one.line, one.problem.message);
+      problems.push_back(std::move(one.problem));
+    }
+    return problems;
   }
 
  private:
-  void read_group(std::string_view group, const toml::node& node) {
+  struct Found {
+    toml::source_index line;
+    Problem problem;
+  };
+
+  void read_group(const std::string& group, const toml::node& node) {
     std::vector<std::string> names;
     for (const settings::Group& one : settings::groups()) names.emplace_back(one.name);
-    const bool known = std::find(names.begin(), names.end(), group) != names.end();
+    const bool known = std::ranges::find(names, group) != names.end();
     const toml::table* members = node.as_table();
-    if (known && members != nullptr) {
-      for (const auto& [name, value] : *members) read_key(fmt::format("{}.{}", group, name.str()), value);
-      return;
+    if (members == nullptr) {
+      const std::string remedy = known ? fmt::format("write it as a table: [{}]", group) : settings::unknown_key(group).remedy;
+      return add(node, {fmt::format("{} stands in no group", group), remedy});
     }
-    const std::string near = nearest_name(group, names);
-    std::string remedy = near.empty() ? "lockstep help config lists them" : fmt::format("did you mean [{}]?", near);
-    if (members == nullptr)
-      remedy = known ? fmt::format("write it as a table: [{}]", group) : settings::unknown_key(group).remedy;
-    add(node, {members != nullptr ? fmt::format("unknown group [{}]", group) : fmt::format("{} stands in no group", group),
-               std::move(remedy)});
+    const std::string near = known ? "" : nearest_name(group, names);
+    const auto belongs_to_near = [&](const auto& member) {
+      return settings::find_key(fmt::format("{}.{}", near, member.first.str())) != nullptr;
+    };
+    if (!known && std::ranges::all_of(*members, belongs_to_near)) {  // misspelt; or empty
+      return add(node, {fmt::format("unknown group [{}]", group),
+                        near.empty() ? "lockstep help config lists them" : fmt::format("did you mean [{}]?", near)});
+    }
+    for (const auto& [name, value] : *members) read_key(fmt::format("{}.{}", group, name.str()), value);
   }
 
   void read_key(const std::string& name, const toml::node& node) {
     const settings::Key* key = settings::find_key(name);
+    if (key == nullptr && node.is_table() && std::ranges::count(name, '.') < deepest) return read_group(name, node);
     if (key == nullptr) return add(node, settings::unknown_key(name));
     const std::optional<Json> value = scalar(node);
     if (!value) {
@@ -58,14 +76,11 @@ class Reader {
     if (auto problem = settings::assign(config_, *key, *value)) add(node, std::move(*problem));
   }
 
-  void add(const toml::node& node, Problem problem) {
-    problem.message = fmt::format("{}:{}: {}", what_, node.source().begin.line, problem.message);
-    problems_.push_back(std::move(problem));
-  }
+  void add(const toml::node& node, Problem problem) { found_.push_back({node.source().begin.line, std::move(problem)}); }
 
   std::string_view what_;
   RunConfig& config_;
-  std::vector<Problem> problems_;
+  std::vector<Found> found_;
 };
 
 }  // namespace

@@ -110,19 +110,20 @@ std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json
 
 std::string nearest_key(std::string_view name) {
   const std::size_t dot = name.find('.');
-  const std::string_view group = dot == std::string_view::npos ? "" : name.substr(0, dot), option = name.substr(dot + 1);
+  const std::string_view group = dot == name.npos ? "" : name.substr(0, dot), option = name.substr(name.rfind('.') + 1);
   const bool known = std::ranges::find(groups(), group, &Group::name) != groups().end();
-  std::vector<std::string> names, options;  // of the group, where there is one of the name
+  const bool whole = !group.empty() && !known;  // a setting of an unknown group is near by its group, too
+  std::vector<std::string> names, compared;
   for (const Key& key : keys()) {
     if (key.option() == option) return std::string(key.name);
-    if (!known || key.group() == group) {
-      names.emplace_back(key.name);
-      options.emplace_back(key.option());
-    }
+    if (known && key.group() != group) continue;
+    names.emplace_back(key.name);
+    compared.emplace_back(whole ? key.name : key.option());
   }
-  const std::string near = nearest_name(option, options);
-  const auto found = std::find(options.begin(), options.end(), near);
-  return found == options.end() ? "" : names[static_cast<std::size_t>(found - options.begin())];
+  const auto found = std::ranges::find(compared, nearest_name(whole ? name : option, compared));
+  if (found == compared.end()) return "";
+  const std::string near = names[static_cast<std::size_t>(found - compared.begin())];
+  return nearest_name(option, {near.substr(near.find('.') + 1)}).empty() ? "" : near;
 }
 
 Problem unknown_key(std::string_view name) {
