@@ -77,6 +77,7 @@ TEST(Program, AnUnknownCommandNamesTheNearest) {
   EXPECT_EQ(run({"help", "trian"}).code, 2);
   EXPECT_NE(run({"hepl"}).err.find("did you mean lockstep help?"), std::string::npos);
   EXPECT_NE(run({"zzzzzzzzz"}).err.find("lockstep --help"), std::string::npos);
+  EXPECT_EQ(run({""}).err, "lockstep: the command is an empty word\n  -> lockstep --help lists them\n");
 }
 
 TEST(Program, EveryFamilyOfErrorsHasItsExitCode) {

@@ -51,7 +51,8 @@ TEST(DrillFaults, WrongWordsAreToldAtOnce) {
   const std::vector<std::string> said = messages_of(problems);
   EXPECT_EQ(said.size(), 8U);
   for (const char* part : {"--kill one: a rank's number", "--kill 1@0: behind @", "--kill -1: a rank's", "--stop 1@x: behind @",
-                           "--slow 1: behind x", "--slow 1x1: behind x", "--slow 1x1000: behind x", "--slow x2: a rank's"})
+                           "--slow 1: behind x", "--slow 1x1: behind x", "--slow 1x1000: behind x", "--slow x2: a rank's",
+                           "-> --kill 1@15", "-> --stop 1@15"})
     EXPECT_TRUE(holds(said, part)) << part;
 }
 

@@ -291,10 +291,11 @@ TEST_F(Pull, LeavesFilesThatDiffer) {
 }
 
 TEST_F(Pull, RefusesWordsThatNameNothing) {
+  expect_refused(pull({}, ""), "ORG/NAME is an empty word", "look whether a variable of the shell is set");
   for (const char* name :
-       {"", "a/b/c", "../x", "a b", "https://huggingface.co/org/tiny", "a--b/c", "a/b..c", "a-/b", "a/b.git", "a/"})
+       {"a/b/c", "../x", "a b", "https://huggingface.co/org/tiny", "a--b/c", "a/b..c", "a-/b", "a/b.git", "a/"})
     expect_refused(pull({}, name), "a model's name is ORG/NAME", "openai-community/gpt2");
-  expect_refused(pull({"--revision", ""}), "--revision: it is empty", "--revision main");
+  expect_refused(pull({"--revision", ""}), "--revision is an empty word", "leave it out");
   expect_refused(pull({"--timeout", "0"}), "--timeout 0: must be at least 1", "--timeout 60");
   for (const char* endpoint : {"huggingface.co", "ftp://x", "https://user:geheim@x?geheim", "https://x#y", "file:///etc"})
     expect_refused(pull({"--endpoint", endpoint}), "an endpoint is the address of a hub", "--endpoint or HF_ENDPOINT");

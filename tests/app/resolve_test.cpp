@@ -230,6 +230,9 @@ TEST(Resolve, UnknownNames) {
             List{"train.max_iters = 1e-3: must be an integer of at least 1 -> the default is 10000"});
   EXPECT_EQ(problems({"optimizer.learning_rate=1e999"}),
             List{"optimizer.learning_rate = 1e999: must be a number of at least 0 -> the default is 0.0006"});
+  EXPECT_EQ(problems({"train.max_iters="}),
+            List{"train.max_iters has no value: must be an integer of at least 1 -> the default is 10000"});
+  EXPECT_EQ(problems({"train="}).at(0).find("train has no value -> choose one of "), 0U);
   EXPECT_EQ(problems({"max_itres=5"}), List{"unknown group max_itres -> did you mean train.max_iters=5?"});
   EXPECT_EQ(problems({"dta=shakespeare"}), List{"unknown group dta -> did you mean data=shakespeare?"});
   EXPECT_EQ(problems({"qqqqqqqqqqqq=1"}),

@@ -81,7 +81,7 @@ TEST_F(RunPlaces, AFolderOfRunsOrTextsIsNotOneItself) {
 TEST_F(RunPlaces, NamesWithControlCharactersAreRefused) {
   expect_refusal("a\nb", "control characters in its name");
   expect_refusal({"train", "log.name=a\nb", "data.dir=" + at("data")}, "the folder \"runs/a\\nb\" has control characters");
-  expect_refusal({"train", "log.dir=", "data.dir=" + at("data")}, "log.dir = : must be a text (not empty), or null");
+  expect_refusal({"train", "log.dir=", "data.dir=" + at("data")}, "log.dir has no value: must be a text (not empty), or null");
   expect_refusal({"train", "log.name=../a", "data.dir=" + at("data")}, "log.name = ../a");
 }
 

@@ -130,6 +130,7 @@ TEST_F(Watch, RefusesWhatItDoesNotHave) {
   EXPECT_EQ(taken.code, kUserError);
   EXPECT_TRUE(says(taken.err, "cannot listen at 127.0.0.1:" + port)) << taken.err;
   EXPECT_TRUE(says(run_into(STDOUT_FILENO, {"watch", run("none"), "--port", "-1"}).err, "--port -1: must be from 0"));
+  EXPECT_TRUE(says(run_into(STDOUT_FILENO, {"watch", folder_ / "text.txt"}).err, "text.txt is a file, and a run is a folder"));
   // `train --watch` is refused before a run begins.
   std::vector<std::string> training = words("run", {"--watch=" + port});
   const Ended begun = run_into(STDOUT_FILENO, training);

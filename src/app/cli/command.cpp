@@ -89,6 +89,7 @@ const Command& find_command(std::span<const Command> commands, const std::string
                             const std::string& program) {
   const auto found = std::ranges::find(commands, name, &Command::name);
   if (found != commands.end()) return *found;
+  if (name.empty()) throw UserError(fmt::format("the {} is an empty word", kind), program + " --help lists them");
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.name);
   const std::string near = nearest_name(name, names);

@@ -12,6 +12,15 @@
 #include "base/text/paint.h"
 
 namespace lockstep::app {
+namespace {
+
+std::string told(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const bool no_value = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;  // "--name: 1 required TEXT missing"
+  return no_value ? text.substr(0, text.find(':')) + " has no value" : text;
+}
+
+}  // namespace
 
 CommandLine::CommandLine(std::string command, std::string about) : parts_(std::make_unique<Parts>()) {
   parts_->sheet.name = std::move(command);
@@ -215,7 +224,7 @@ bool CommandLine::parse(const Arguments& arguments) {
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the back
   } catch (const CLI::ParseError& error) {
-    throw UserError(error.what(), parts_->remedy());
+    throw UserError(told(error), parts_->remedy());
   }
   for (const std::string& when : colours) choose_colours(when);
   if (wants_help || wants_brief_help) {

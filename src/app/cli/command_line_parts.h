@@ -51,6 +51,8 @@ struct CommandLine::Parts {
   /// Takes positionals that were given as options.
   void take_named(const std::list<std::vector<std::string>>& values, std::vector<Problem>& problems);
   void place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const;
+  /// Gives a word to positional `at`. Returns the positional that takes the next word.
+  std::size_t place(std::size_t at, const std::string& word, std::vector<Problem>& problems) const;
   /// Reads the option that `words` begin with, which is not declared. Returns how many of the words it takes, or nothing with a
   /// problem.
   std::optional<std::size_t> take_undeclared(std::span<const std::string> words, std::vector<Problem>& problems) const;

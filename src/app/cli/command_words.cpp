@@ -39,9 +39,14 @@ bool is_setting(const std::string& word) {
   return sign != word.npos && word[sign] == '=';
 }
 
-Problem empty_word(const std::string& name) {
-  return {fmt::format("{} is an empty word", name), "leave it out, or look whether a variable of the shell is set"};
+/// `name`: of what may be left out, unless it is `required`.
+Problem empty_word(const std::string& name, bool required) {
+  return {fmt::format("{} is an empty word", name),
+          fmt::format("{}look whether a variable of the shell is set", required ? "" : "leave it out, or ")};
 }
+
+/// Only a text may be empty.
+bool may_be_empty(std::string_view value) { return value == "TEXT"; }
 
 }  // namespace
 
@@ -61,7 +66,11 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
   bool unknown_option = false;
   std::vector<std::string> strays;
   std::size_t placed = 0;
-  if (sheet.passes_on && !words.empty() && words[0][0] != '-') return positionals.back().all->assign(words.begin(), words.end());
+  if (sheet.passes_on && !words.empty() && words[0][0] != '-') {
+    place(positionals.size() - 1, words[0], problems);
+    positionals.back().all->insert(positionals.back().all->end(), words.begin() + 1, words.end());
+    return;
+  }
   for (std::size_t at = 0; at < words.size(); ++at) {
     const std::string& word = words[at];
     while (placed < positionals.size() && !positionals[placed].given.empty()) ++placed;
@@ -73,12 +82,8 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
       at += taken.value_or(1) - 1;
     } else if (overrides != nullptr && is_setting(word)) {
       overrides->push_back(word);
-    } else if (word.empty() && placed < positionals.size() && !positionals[placed].required) {
-      problems.push_back(empty_word(positionals[placed].name));
-    } else if (placed < positionals.size() && positionals[placed].all != nullptr) {
-      positionals[placed].all->push_back(word);
     } else if (placed < positionals.size()) {
-      *positionals[placed++].target = word;
+      placed = place(placed, word, problems);
     } else {
       strays.push_back(word);
     }
@@ -86,6 +91,17 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
   if (unknown_option) return;  // a stray word would be its value
   for (const std::string& word : strays) problems.push_back(stray(word));
   demand_positionals(placed, problems);
+}
+
+std::size_t CommandLine::Parts::place(std::size_t at, const std::string& word, std::vector<Problem>& problems) const {
+  const Positional& p = positionals[at];
+  if (word.empty()) problems.push_back(empty_word(p.name, p.required));
+  if (p.all == nullptr) {
+    *p.target = word;
+    return at + 1;
+  }
+  p.all->push_back(word);
+  return at;
 }
 
 std::optional<std::size_t> CommandLine::Parts::take_undeclared(std::span<const std::string> words,
@@ -130,6 +146,7 @@ Problem CommandLine::Parts::unknown(const std::string& word) const {
 }
 
 Problem CommandLine::Parts::stray(const std::string& word) const {
+  if (word.empty()) return empty_word("the last word", false);
   const auto named = std::ranges::find_if(positionals, [](const Positional& p) { return !p.given.empty(); });
   if (named != positionals.end())
     return {fmt::format("{} is given twice: {} and {} {}", named->name, word, named->given, *named->target), "give it once"};
@@ -147,7 +164,7 @@ void CommandLine::Parts::take_named(const std::list<std::vector<std::string>>& v
               {fmt::format("{} is given twice: {} {} and {} {}", p.name, p.given, *p.target, name, value), "give it once"});
         }
         const bool place = places_of(p.name) != Places::none;
-        if (place && value.empty()) problems.push_back(empty_word(name));
+        if (value.empty()) problems.push_back(empty_word(name, p.required));
         *p.target = place ? at_home(value) : value;
         p.given = name;
       }
@@ -173,8 +190,8 @@ void CommandLine::Parts::read_values(const Option& o, const std::vector<std::str
   }
   const bool place = places_of(o.value) != Places::none;
   for (const std::string& text : values) {
-    if (place && text.empty()) {
-      problems.push_back(empty_word(o.long_name()));
+    if (text.empty() && !may_be_empty(o.value)) {
+      problems.push_back(empty_word(o.long_name(), o.required));
     } else if (!o.read(place ? at_home(text) : text)) {
       problems.push_back(
           {fmt::format("{}: '{}' is not {}{}", o.long_name(), text, o.rule, o.bounds ? o.bounds(text) : ""), remedy()});

@@ -25,7 +25,9 @@ void read_fault(DrillKind kind, const std::string& word, std::vector<DrillFault>
   if (const std::size_t at = word.rfind('@'); at != std::string::npos) {
     what = word.substr(0, at);
     fault.step = number_from<std::int64_t>(word.substr(at + 1)).value_or(-1);
-    if (fault.step < 1) problems.push_back({option + ": behind @ stands a step, the first one is 1", fmt::format("{}@15", what)});
+    if (fault.step < 1)
+      problems.push_back(
+          {option + ": behind @ stands a step, the first one is 1", fmt::format("--{} {}@15", fault.name(), what)});
   }
   if (kind == DrillKind::flip || kind == DrillKind::nan || kind == DrillKind::cut) {
     fault.subject = what;
@@ -36,7 +38,9 @@ void read_fault(DrillKind kind, const std::string& word, std::vector<DrillFault>
     fault.first = fault.last = rank.value_or(0);
     fault.factor = factor.value_or(0);
     const bool slow = kind == DrillKind::slow;
-    if (!rank || *rank < 0) problems.push_back({option + ": a rank's number comes first", slow ? "--slow 1x1.5@15" : "1@15"});
+    if (!rank || *rank < 0)
+      problems.push_back(
+          {option + ": a rank's number comes first", slow ? "--slow 1x1.5@15" : fmt::format("--{} 1@15", fault.name())});
     if (slow && !(fault.factor > 1 && fault.factor <= most_slow)) {
       problems.push_back(
           {fmt::format("{}: behind x stands how many times as long a step takes, above 1 and at most {}", option, most_slow),

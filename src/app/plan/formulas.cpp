@@ -84,16 +84,18 @@ Answer answer_of(const planner::SharingStrategy& strategy, const planner::Networ
 }
 
 struct WavesOptions {
-  std::int64_t tiles = 0;
+  std::optional<std::int64_t> tiles;
   std::string product, tile = "128x256", units;
 };
 
 /// The product's tiles, of which it says how full they are; what is wrong becomes a problem of the line.
 std::int64_t tiles_of(const WavesOptions& options, AnswerLine& line, Answer& answer) {
   if (options.product.empty()) {
-    line.demand(options.tiles >= 1, fmt::format("--tiles {}: there is at least one tile", options.tiles),
+    line.demand(options.tiles.value_or(0) >= 1,
+                options.tiles ? fmt::format("--tiles {}: there is at least one tile", *options.tiles)
+                              : "--tiles N or --product MxN is missing",
                 "--tiles 152, or --product 8192x14336");
-    return options.tiles;
+    return options.tiles.value_or(0);
   }
   const auto product = counts_from(options.product, 'x'), tile = counts_from(options.tile, 'x');
   const auto demand_pair = [&](std::string_view option, const std::string& text, const auto& sizes, std::string_view example) {
@@ -102,7 +104,7 @@ std::int64_t tiles_of(const WavesOptions& options, AnswerLine& line, Answer& ans
   };
   demand_pair("--product", options.product, product, "8192x14336");
   demand_pair("--tile", options.tile, tile, "128x256");
-  line.demand(options.tiles == 0, "--tiles and --product: a product has the tiles that it has", "give one of them");
+  line.demand(!options.tiles, "--tiles and --product: a product has the tiles that it has", "give one of them");
   if (!line.problems().empty()) return 0;
   const planner::TileSize size{(*tile)[0], (*tile)[1]};
   const std::int64_t tiles = planner::tiles_of((*product)[0], (*product)[1], size);
@@ -205,7 +207,9 @@ int plan_waves(const Arguments& arguments) {
   line.note("example:\n  lockstep plan waves --tiles 152 --units 148,152");
   if (!line.read(arguments)) return 0;
   const auto units = counts_from(options.units, ',');
-  line.demand(units.has_value(), fmt::format("--units {}: must be whole numbers with commas between", options.units),
+  line.demand(units.has_value(),
+              options.units.empty() ? "--units N,N is missing"
+                                    : fmt::format("--units {}: must be whole numbers with commas between", options.units),
               "--units 148,152");
   Answer answer;
   const std::int64_t tiles = tiles_of(options, line, answer);

@@ -45,8 +45,11 @@ NamedModel found(const std::string& name) {
   if (const io::Path file = io::Path(name) / "config.json"; !name.empty() && io::exists(file)) {
     return from_published(name, file);
   }
+  const std::string what = !io::exists(name)     ? "neither a preset nor a file"
+                           : io::is_folder(name) ? "this folder has no config.json"
+                                                 : "its name ends neither in .toml nor in .json";
   throw UserError(
-      name.empty() ? "MODEL is missing" : fmt::format("model {}: neither a preset nor a file", name),
+      name.empty() ? "MODEL is missing" : fmt::format("model {}: {}", name, what),
       fmt::format("one of {}; a recipe.toml; a published model's folder or config.json", settings::options_of("model")));
 }
 

@@ -58,7 +58,6 @@ bool parse(const Arguments& arguments, PullOptions& options) {
       "  lockstep pull Qwen/Qwen3-0.6B --revision main --out models/qwen");
   if (!line.parse(arguments)) return false;
   demand_model_name(options.model);
-  if (options.revision.empty()) throw UserError("--revision: it is empty", "name a branch, a tag or a commit: --revision main");
   if (options.patience < 1)
     throw UserError(fmt::format("--timeout {}: must be at least 1", options.patience), "--timeout 60 is the usual one");
   return true;

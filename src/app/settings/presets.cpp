@@ -122,7 +122,8 @@ Problem unknown_preset(std::string_view group, std::string_view option) {
     return {fmt::format("unknown group {}", group), near.empty() ? "bundles are train=, data=, model=, optimizer= and experiment="
                                                                  : fmt::format("did you mean {}={}?", near, option)};
   }
-  return {fmt::format("{}={}: there is no such option", group, option), "choose one of " + options};
+  return {option.empty() ? fmt::format("{} has no value", group) : fmt::format("{}={}: there is no such option", group, option),
+          "choose one of " + options};
 }
 
 }  // namespace lockstep::settings

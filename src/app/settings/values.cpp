@@ -103,9 +103,9 @@ std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json
   }
   const bool too_large = value.is_number() && key.rule.bounded && value.number() > key.rule.high;
   const std::string bound = too_large && key.rule.high >= kMany ? fmt::format(", at most {}", key.rule.high) : "";
+  const std::string said = typed.empty() ? shown(value) : std::string(typed);
   return Problem{
-      fmt::format("{} = {}: must be {}{}", key.name, typed.empty() ? shown(value) : std::string(typed), rule_text(key), bound),
-      remedy};
+      fmt::format("{}{}: must be {}{}", key.name, said.empty() ? " has no value" : " = " + said, rule_text(key), bound), remedy};
 }
 
 std::string nearest_key(std::string_view name) {

@@ -12,6 +12,7 @@
 #include "app/watch/watch_server.h"
 #include "base/error.h"
 #include "base/text/visible.h"
+#include "io/file.h"
 #include "train/stop_signal.h"
 
 namespace lockstep::app {
@@ -34,6 +35,11 @@ int watch(const Arguments& arguments) {
       "docs/report.md says what is on the page.");
   if (!line.parse(arguments)) return 0;
   if (port < 0) throw UserError(fmt::format("--port {}: must be from 0 to 65535", port), fmt::format("--port {}", watch_port));
+  for (const std::string& folder : folders) {
+    if (io::exists(folder) && !io::is_folder(folder))
+      throw UserError(fmt::format("{} is a file, and a run is a folder", folder),
+                      "a folder that lockstep train writes, as runs/NAME");
+  }
   const train::StopSignal signal;
   const WatchServer server(folders, address, static_cast<int>(port));
   fmt::print(stderr, "{} at {}\n", visible(fmt::format("{}", fmt::join(folders, ", "))), server.url());
