@@ -99,6 +99,21 @@ TEST(LaunchEnvironment, SlurmWithoutGpusCountsProcessors) {
   EXPECT_EQ(facts_of(slurm).ranks, 2);
 }
 
+TEST(LaunchEnvironment, ACountOfZeroIsNone) {
+  Recorded slurm = perlmutter();
+  slurm.variables["SLURM_JOB_CPUS_PER_NODE"] = "16(x2),8";
+  for (const std::string none : {"0", "0(x2)", "4,0"}) {
+    slurm.variables["SLURM_GPUS_ON_NODE"] = none;
+    EXPECT_EQ(facts_of(slurm).gpus, 0) << none;
+    EXPECT_EQ(facts_of(slurm).devices, 8) << none;
+  }
+  slurm.variables["SLURM_GPUS_ON_NODE"] = "-1";
+  EXPECT_NE(problems_of(slurm).find("SLURM_GPUS_ON_NODE = '-1' is no number in 0 ... 1000000"), std::string::npos);
+  Recorded box;  // a script that counts GPUs
+  box.variables["NGPU_PER_HOST"] = "0";
+  EXPECT_EQ(facts_of(box).devices, 4);
+}
+
 TEST(LaunchEnvironment, NodeLists) {
   EXPECT_EQ(expand_node_list("login1"), Hosts{"login1"});
   EXPECT_EQ(expand_node_list("nid[001-003,007]"), (Hosts{"nid001", "nid002", "nid003", "nid007"}));
@@ -266,7 +281,7 @@ TEST(LaunchEnvironment, RefusesVariablesThatMakeNoSense) {
   slurm.variables["NGPU_PER_HOST"] = "four";
   slurm.variables["SLURM_JOB_NODELIST"] = "nid[1-";
   const std::string both = problems_of(slurm);
-  EXPECT_NE(both.find("NGPU_PER_HOST = 'four' is no number in 1 ... 1000000"), std::string::npos);
+  EXPECT_NE(both.find("NGPU_PER_HOST = 'four' is no number in 0 ... 1000000"), std::string::npos);
   EXPECT_NE(both.find("SLURM_JOB_NODELIST = 'nid[1-' is no list of hosts"), std::string::npos);
   Recorded pbs = polaris();
   pbs.files.clear();

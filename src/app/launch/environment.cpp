@@ -96,21 +96,23 @@ class Finder {
   std::string devices_source_;                 // what says how many
 };
 
-// A variable of the form 4 or, as Slurm writes what differs between hosts, 4(x2),2: the least.
+// A variable of the form 4 or, as Slurm writes what differs between hosts, 4(x2),2 (src/common/env.c): the least. 0 says that
+// there is none, as scripts write it that count the GPUs of a host.
 std::optional<std::int64_t> Finder::number(const std::string& name) {
   const std::string* text = variable(name);
   if (text == nullptr) return std::nullopt;
   std::optional<std::int64_t> least;
   std::istringstream parts(*text);
   for (std::string part; std::getline(parts, part, ',');) {
-    const auto value = positive_number(part.substr(0, part.find('(')));
+    const std::string count = part.substr(0, part.find('('));
+    const auto value = count == "0" ? 0 : positive_number(count);
     if (!value) {
-      wrong(fmt::format("{} = '{}' is no number in 1 ... {}", name, *text, kMost), "correct or unset it");
+      wrong(fmt::format("{} = '{}' is no number in 0 ... {}", name, *text, kMost), "correct or unset it");
       return std::nullopt;
     }
     least = std::min(least.value_or(*value), *value);
   }
-  return least;
+  return least == 0 ? std::nullopt : least;
 }
 
 Scheduler Finder::find_scheduler() {

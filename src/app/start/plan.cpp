@@ -85,7 +85,7 @@ int ranks_per_host(const std::vector<std::string>& hosts) {
 std::optional<int> given_ranks_per_host(const RunConfig& config) {
   if (config.parallel.ranks_per_host) return static_cast<int>(*config.parallel.ranks_per_host);
   const char* given = std::getenv("NGPU_PER_HOST");
-  if (given == nullptr) return std::nullopt;
+  if (given == nullptr || std::string_view(given).empty() || std::string_view(given) == "0") return std::nullopt;
   if (const std::optional<int> ranks = number_from<int>(given); ranks && *ranks > 0) return ranks;
   throw UserError(fmt::format("NGPU_PER_HOST={} is not a number of ranks", given), "unset it, or give a number from 1 on");
 }
