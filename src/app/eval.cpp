@@ -8,6 +8,7 @@
 
 #include "app/cli/commands.h"
 #include "app/eval_task.h"
+#include "app/eval_text.h"
 #include "app/folder/answer_line.h"
 #include "app/loaded_model.h"
 #include "base/math/elementary.h"
@@ -33,15 +34,16 @@ struct EvalOptions {
   std::vector<std::string> tasks;
 };
 
-/// DATA is a file; else prepared text.
-bool is_token_file(const EvalOptions& options) { return !options.data.empty() && !io::is_folder(options.data); }
+/// DATA is a text or a token file; else prepared text.
+bool is_file(const EvalOptions& options) { return !options.data.empty() && !io::is_folder(options.data); }
 
 void declare(AnswerLine& line, EvalOptions& options) {
   options.from.declare(line, "the windows and the cores");
-  line.positional("DATA", options.data,
-                  "folder of prepared text, or a token file: raw ids, llm.c's, Megatron's with its .idx (default: the text that "
-                  "the model was trained on)",
-                  false, {"--data", "--tokens"});
+  line.positional(
+      "DATA", options.data,
+      "a text, a folder of prepared text or a token file (default: the text that the model was trained on). The model's own "
+      "tokenizer reads a text. Token files are raw ids, llm.c's, or Megatron's with its .idx",
+      false, {"--data", "--tokens"});
   line.choice("--split", options.split, {"val", "train"}, "which part of the prepared text (default val)");
   const std::vector<std::string_view> types = data::id_choices();
   line.choice("--ids", options.ids, {types.begin(), types.end()},
@@ -61,6 +63,7 @@ void declare(AnswerLine& line, EvalOptions& options) {
   line.daily({"--task", "--checkpoint", "--ranks", "--split", "--length", "--json", "--out"});
   line.note(
       "examples:\n"
+      "  lockstep eval runs/first book.txt\n"
       "  lockstep eval runs/first data/fortunes/val.bin --length 64\n"
       "  lockstep eval models/qwen --task hellaswag_val.jsonl --task lambada:lambada_test.jsonl");
 }
@@ -83,10 +86,17 @@ data::TokenText demand_unpacked(data::TokenText text) {
                   "(train.eval_only=true)");
 }
 
-/// The token file that the options mean.
+/// The tokens that the options mean.
 data::TokenText open_text(const EvalOptions& options, const LoadedModel& loaded, Session& session, Log& log) {
   data::TokenRequest request{.vocabulary = loaded.inference->context().config.vocabulary, .ids = options.ids, .option = "--ids "};
-  if (is_token_file(options)) return demand_unpacked(data::open_tokens(options.data, request));
+  if (is_file(options)) {
+    std::optional<data::TokenText> text;
+    comm::together(session.world(), [&] {
+      const bool plain = options.ids == data::any_ids && is_plain_text(options.data);
+      text.emplace(plain ? tokenise(options.data, loaded, options.from.model) : data::open_tokens(options.data, request));
+    });
+    return demand_unpacked(std::move(*text));
+  }
   std::string folder = options.data;
   if (folder.empty()) {
     const Json* known = loaded.manifest.run.is_object() ? loaded.manifest.run.find("data_folder") : nullptr;
@@ -220,7 +230,7 @@ int run(const Arguments& arguments) {
                   "but the first is foretold, and counts, once. Or what it makes of tasks.");
   declare(line, options);
   if (!line.read(arguments)) return 0;
-  line.demand(!is_token_file(options) || options.split.empty(),
+  line.demand(!is_file(options) || options.split.empty(),
               fmt::format("--split {}: {} is no folder of prepared text, and has no parts", options.split, options.data),
               "leave --split out, or give the folder");
   line.demand(options.tasks.empty() || (options.data.empty() && options.split.empty() && options.logits.empty()),

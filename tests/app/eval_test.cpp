@@ -167,6 +167,31 @@ TEST_F(EvalCommand, ReadsTokenFilesOfOtherPrograms) {
   refused({"--data", folder_ / "data", "--ids", "int64"}, "--ids int64: ");
 }
 
+TEST_F(EvalCommand, ATextIsReadByTheModelsOwnTokenizer) {
+  const std::string whole = io::read_file(folder_ / "text.txt");  // validation is its last tenth
+  const std::string text = whole.substr(whole.size() * 9 / 10);
+  const Json prepared = facts({"--data", folder_ / "data"}), plain = facts({file("part.txt", text)});
+  ASSERT_EQ(static_cast<std::size_t>(plain.at("tokens").integer()), text.size() - 1);
+  EXPECT_EQ(plain.dump(), prepared.dump());
+  EXPECT_EQ(facts({file("part.txt", text), "--ranks", "2"}).dump(), prepared.dump());
+  EXPECT_EQ(facts({file("short.txt", "the fox")}).at("tokens").integer(), 6);
+  refused({file("other.txt", "the quick \u00FCber fox")},
+          "other.txt has characters that the model's tokenizer does not have: \u00FC\n  -> leave them out of the text");
+  refused({file("rows.jsonl", "{\"text\": \"the fox\"}\n{\"text\": \"the dog\"}\n")}, "has a document a row, and no text");
+  refused({file("part.txt", text), "--ids", "uint16"}, "part.txt is text, not token ids");
+}
+
+TEST_F(EvalCommand, ATextForAModelWithoutATokenizerIsRefused) {
+  fs::create_directories(folder_ / "raw");
+  for (const char* name : {"raw/train.bin", "raw/val.bin"}) file(name, bytes_of(ids(600)));
+  ASSERT_EQ(lockstep(words("nameless", {"data.dir=" + (folder_ / "raw").string(), "model.vocab_size=90"})).code, 0);
+  const Outcome outcome = lockstep({"eval", folder_ / "nameless", folder_ / "text.txt"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("was trained on token ids without a tokenizer\n  -> prepare it with the tokenizer"),
+            std::string::npos)
+      << outcome.err;
+}
+
 TEST_F(EvalCommand, ARunsOwnTypeOfIdsIsKnown) {
   fs::create_directories(folder_ / "raw");
   std::vector<std::int32_t> wide(20000);
