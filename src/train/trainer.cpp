@@ -263,10 +263,19 @@ void Trainer::save() {
   if (options_.saves_beside) {
     running_save_ = std::make_unique<RunningSave>(options_.folder, parts_.engine, state_, options_.run, parts_.team);
   } else {
-    tell_save(save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team));
+    tell_save(save_here());
   }
   saved_at_ = now_seconds();
   tell(&RunListener::spent, "checkpoint", begun);
+}
+
+checkpoint::SaveReport Trainer::save_here() {
+  try {
+    return save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team);
+  } catch (const std::exception&) {
+    if (options_.held != nullptr && !options_.held->in_place()) save_elsewhere();  // it was renamed meanwhile
+    throw;
+  }
 }
 
 void Trainer::finish_save() {

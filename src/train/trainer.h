@@ -86,6 +86,9 @@ class Trainer {
   /// made anew after each step. All ranks write the same text, for their leases are alike; rank 0 tells it to listeners.
   void write_sample();
   void save();
+  /// Writes the checkpoint at once. Where the folder is renamed meanwhile, it is written again where the folder is now, before
+  /// the error is thrown.
+  checkpoint::SaveReport save_here();
   /// Saves into the hosts' memory.
   void copy();
   /// Whether the run's folder is in its place, and collect() is true.

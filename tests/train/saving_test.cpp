@@ -8,11 +8,16 @@
 #include <filesystem>
 
 #include "checkpoint/find.h"
+#include "comm/thread/thread_world.h"
+#include "data/loader.h"
 #include "support/far_device.h"
 #include "support/layout_run.h"
 #include "support/temp_folder.h"
+#include "support/tiny_engine.h"
+#include "train/replicas.h"
 #include "train/saving/running_save.h"
 #include "train/state.h"
+#include "train/trainer.h"
 
 namespace lockstep::train {
 namespace {
@@ -173,6 +178,65 @@ TEST(Saving, WhatFailsOnOneRankIsToldOnAllAndNothingIsLeft) {
   EXPECT_EQ(said[0], said[1]);
   EXPECT_EQ(checkpoint::list_checkpoints(folder.path()).size(), 1U);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "checkpoints/.step_1.partial"));
+}
+
+/// What each rank is told by a run of so many steps. Its folder is renamed when the last save has looked for it.
+std::vector<std::string> train_and_rename(const io::Path& text, const io::Path& run, const io::Path& renamed,
+                                          std::int64_t steps) {
+  const data::TokenFile file(text, {.token_bytes = 2, .vocabulary = 258});
+  std::vector<std::string> told(2);
+  comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
+    support::Machine machine(1);
+    world.attach(*machine.stream, machine.runtime->team());
+    EngineConfig config = support::tiny_config();
+    config.model.vocabulary = 258;
+    support::RankEngine engine(config, *machine.runtime, *machine.ops, world);
+    const data::LoaderShape shape{
+        .samples = config.samples, .positions = config.positions, .rank = world.rank(), .ranks = world.size()};
+    Arena batches("batches", MemoryKind::data);
+    data::Loader loader(file, data::evaluation_sampler(file, config.positions, 1, "training"), shape);
+    data::WindowReader windows(file, data::evaluation_sampler(file, config.positions, 1, "val"), config.samples, config.positions,
+                               config.samples);
+    TextSampler sampler(engine.share());
+    loader.declare(batches);
+    windows.declare(batches);
+    Ledger ledger;
+    batches.commit(machine.runtime->memory(Space::pinned), ledger);
+    engine.commit();
+    engine.initialise();
+    Log log(stderr, Level::critical);
+    const io::HeldFolder held(run);
+    TrainerOptions options;
+    options.max_iters = steps;
+    options.checkpoint_interval = 1;
+    options.folder = run;
+    options.held = &held;
+    options.watches = false;
+    std::int64_t saves = 0;
+    options.before_save = [&] {
+      if (++saves == steps) std::filesystem::rename(run, renamed);
+    };
+    Trainer trainer(options, {engine, loader, windows, windows, sampler, nullptr, machine.runtime->team(), log});
+    try {
+      trainer.run({}, {});
+    } catch (const SystemError& error) {
+      told[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+  });
+  return told;
+}
+
+TEST(Saving, AFolderThatIsRenamedMeanwhileGetsItsCheckpoint) {
+  const TempFolder folder;
+  io::replace_file(folder / "text.bin", std::string(400, '\1'));
+  io::make_folders(folder / "run");
+  for (const std::string& told : train_and_rename(folder / "text.bin", folder / "run", folder / "elsewhere", 3)) {
+    EXPECT_NE(told.find("renamed to " + (folder / "elsewhere").string()), std::string::npos) << told;
+    EXPECT_NE(told.find("Its last checkpoint is " + (folder / "elsewhere/checkpoints/step_3").string()), std::string::npos)
+        << told;
+  }
+  EXPECT_EQ(checkpoint::choose_checkpoint(folder / "elsewhere", "last").manifest.step, 3);
+  EXPECT_FALSE(io::exists(folder / "run"));
 }
 
 TEST(Saving, HasRoomForCopiesInTheLedger) {
