@@ -171,22 +171,22 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
   if (plan.recompute.kind == layout::Recompute::Kind::full) {
     // The result of the last of the blocks that are run again together is not needed.
     const double unneeded = system.spares_again ? 1.0 / plan.recompute.every : 0;
-    work.again = work.forward - unneeded * product_seconds(block.rows, block.down.in, block.down.out, machine, element);
-    work.exchange_again = work.exchange - unneeded * sum;
+    work.recompute = work.forward - unneeded * product_seconds(block.rows, block.down.in, block.down.out, machine, element);
+    work.exchange_recompute = work.exchange - unneeded * sum;
   } else if (plan.recompute.kind == layout::Recompute::Kind::selective) {
-    const auto again = [&](const Linear& layer, double part) {
+    const auto part_of = [&](const Linear& layer, double part) {
       return part * product_seconds(block.rows, layer.in, layer.out, machine, element);
     };
     switch (system.selective) {
       case System::Selective::first_product:
-        work.again = again(block.up, 1);
+        work.recompute = part_of(block.up, 1);
         break;
       case System::Selective::attention:
-        work.again = attention.forward;
+        work.recompute = attention.forward;
         break;
       case System::Selective::other_products:  // keys, attention's output, one product of the feed-forward layer
-        work.exchange_again = sum;             // the gathers alone: scattered sums are kept
-        work.again = again(block.qkv, 1.0 / 3) + again(block.attended, 1) + again(block.up, 0.5) + elementwise.forward;
+        work.exchange_recompute = sum;         // the gathers alone: scattered sums are kept
+        work.recompute = part_of(block.qkv, 1.0 / 3) + part_of(block.attended, 1) + part_of(block.up, 0.5) + elementwise.forward;
     }
   }
   return work;

@@ -24,11 +24,11 @@ double product_seconds(std::int64_t m, std::int64_t k, std::int64_t n, const Mac
 
 struct BlockWork {
   double forward = 0;          ///< products, attention, and passes over memory
-  double again = 0;            ///< the part of `forward` that is recomputed before the backward pass
+  double recompute = 0;        ///< the part of `forward` that is recomputed before the backward pass
   double input_backward = 0;   ///< gradients of inputs
   double weight_backward = 0;  ///< gradients of weights, and their sums over micro-batches
   double exchange = 0;         ///< a forward pass's waiting for ranks that divide layers or positions
-  double exchange_again = 0;
+  double exchange_recompute = 0;
   double exchange_backward = 0;
 };
 

@@ -17,7 +17,7 @@ Machine scaled(Machine machine, const RateFactors& factors) {
 
 Term largest_term(const Work& work, const Candidate& candidate) {
   const StepTime time = simulated_time(work, candidate);
-  const double waiting = time.tensor + time.messages + time.gather + time.replicas;
+  const double waiting = time.tensor_parallel + time.messages + time.gather + time.replicas;
   return waiting > time.total() / 2 ? Term::links : Term::computing;
 }
 

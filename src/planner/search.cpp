@@ -261,15 +261,16 @@ class Search {
       double more;
       std::string_view words;
     };
-    const std::array<Part, 9> parts{{{own.compute - winner.compute, "products and passes over memory of its shapes"},
-                                     {own.again - winner.again, "what it makes again to fit"},
-                                     {own.tensor - winner.tensor, "waiting for ranks that divide layers or positions"},
-                                     {own.messages - winner.messages, "messages between stages"},
-                                     {own.bubble - winner.bubble, "the pipeline's bubble"},
-                                     {own.gather - winner.gather, "waiting for weights that it gathers or brings"},
-                                     {own.activations - winner.activations, "waiting for activations that lie elsewhere"},
-                                     {own.replicas - winner.replicas, "sums of gradients that nothing hides"},
-                                     {own.optimizer - winner.optimizer, "the update"}}};
+    const std::array<Part, 9> parts{
+        {{own.compute - winner.compute, "products and passes over memory of its shapes"},
+         {own.recompute - winner.recompute, "what it recomputes to fit"},
+         {own.tensor_parallel - winner.tensor_parallel, "waiting for ranks that divide layers or positions"},
+         {own.messages - winner.messages, "messages between stages"},
+         {own.bubble - winner.bubble, "the pipeline's bubble"},
+         {own.gather - winner.gather, "waiting for weights that it gathers or brings"},
+         {own.activations - winner.activations, "waiting for activations that lie elsewhere"},
+         {own.replicas - winner.replicas, "sums of gradients that nothing hides"},
+         {own.optimizer - winner.optimizer, "the update"}}};
     const Part& most = *std::ranges::max_element(parts, {}, &Part::more);
     return fmt::format("{:.2f} x the time: {} more for {}", own.total() / winner.total(), format_seconds(most.more), most.words);
   }

@@ -111,14 +111,14 @@ double message_seconds(const Work& work, const Candidate& candidate) {
 /// A rank's seconds of a micro-batch, and what of its time is what.
 struct RankSeconds {
   double blocks = 0, heads = 0;
-  double spared = 0;  ///< of the blocks, those of which nothing is made again
-  double again() const { return blocks - spared; }
+  double spared = 0;  ///< of the blocks, those of which nothing is recomputed
+  double recomputed() const { return blocks - spared; }
   StepTime of(const BlockWork& block, const HeadWork& head) const {
     StepTime time;
     time.compute = blocks * (block.forward + block.input_backward + block.weight_backward) +
                    heads * (head.forward + head.input_backward + head.weight_backward);
-    time.again = again() * block.again;
-    time.tensor = blocks * (block.exchange + block.exchange_backward) + again() * block.exchange_again;
+    time.recompute = recomputed() * block.recompute;
+    time.tensor_parallel = blocks * (block.exchange + block.exchange_backward) + recomputed() * block.exchange_recompute;
     return time;
   }
   double forward(const BlockWork& block, const HeadWork& head) const {
@@ -128,18 +128,18 @@ struct RankSeconds {
     return blocks * (block.input_backward + block.weight_backward + block.exchange_backward) +
            heads * (head.input_backward + head.weight_backward);
   }
-  /// What is left of transfers behind passes. In the backward pass they hide behind what is made again and the pass itself. Where
-  /// a whole forward pass is made again, they hide behind that alone.
+  /// What is left of transfers behind passes. In the backward pass they hide behind recomputation and the pass itself. Where
+  /// a whole forward pass is recomputed, they hide behind that alone.
   Transfers waiting(const BlockWork& block, const HeadWork& head, const Transfers& moved, const System& system) const {
     if (moved.forward + moved.backward == 0) return {};
-    const double made_again = again() * (block.again + block.exchange_again);
-    const bool whole = block.again >= block.forward;
+    const double recompute = recomputed() * (block.recompute + block.exchange_recompute);
+    const bool whole = block.recompute >= block.forward;
     return {beside(moved.forward, forward(block, head), system),
-            beside(moved.backward, whole ? made_again : made_again + backward(block, head), system) + moved.bare};
+            beside(moved.backward, whole ? recompute : recompute + backward(block, head), system) + moved.bare};
   }
 };
 
-/// A rank with the whole model: its backward pass follows its forward pass directly, so the last blocks need not be made again.
+/// A rank with the whole model: its backward pass follows its forward pass directly, so the last blocks need no recomputation.
 RankSeconds whole_model(const Work& work, const layout::ParallelPlan& plan) {
   const std::int64_t spared = work.system.spares_last_blocks ? last_together(work.model.layers, plan.recompute) : 0;
   return {static_cast<double>(work.model.layers), 1, static_cast<double>(spared)};
@@ -191,7 +191,7 @@ std::vector<layout::PassSeconds> stage_seconds(const Work& work, const Candidate
     const Transfers waits = own.waiting(block, head, weights + activations * blocks, work.system);
     stages.push_back({.forward = own.forward(block, head) + waits.forward,
                       .input_backward = own.blocks * (block.input_backward + block.exchange_backward) +
-                                        own.again() * (block.again + block.exchange_again) +
+                                        own.recomputed() * (block.recompute + block.exchange_recompute) +
                                         own.heads * (head.input_backward + head.weight_backward) + waits.backward,
                       .weight_backward = own.blocks * block.weight_backward,
                       .message = message_seconds(work, candidate)});
@@ -274,7 +274,7 @@ StepTime StepTimer::of(const Candidate& candidate) {
   const double backward = slowest.backward(block, head);
   const StepTime others = RankSeconds{usual.blocks, 0}.of(block, head);
   const double pass = others.total() + (work.system.hides_messages ? 0 : time.messages);
-  for (double* each : {&time.compute, &time.again, &time.tensor, &time.gather, &time.activations, &time.messages})
+  for (double* each : {&time.compute, &time.recompute, &time.tensor_parallel, &time.gather, &time.activations, &time.messages})
     *each *= plan.microbatches;
   if (plan.pp > 1) {
     time.bubble = (plan.pp - 1) * bubble_share(plan) * pass;

@@ -30,16 +30,18 @@ struct Candidate {
 
 /// Seconds of the slowest rank's parts, which add up to the step's.
 struct StepTime {
-  double compute = 0;      ///< products and passes over memory
-  double again = 0;        ///< recomputation
-  double tensor = 0;       ///< waiting for ranks that divide layers or positions
-  double messages = 0;     ///< a pipeline's messages, where passes do not go on meanwhile
-  double bubble = 0;       ///< waiting in a pipeline
-  double gather = 0;       ///< waiting for weights that are gathered for each micro-batch, or brought from the host
-  double activations = 0;  ///< waiting for offloaded activations, on their way there and back
-  double replicas = 0;     ///< waiting for sums of gradients, and for new weights
-  double optimizer = 0;    ///< the update; the way of offloaded state there and back
-  double total() const { return compute + again + tensor + messages + bubble + gather + activations + replicas + optimizer; }
+  double compute = 0;          ///< products and passes over memory
+  double recompute = 0;        ///< what blocks compute again for their backward pass
+  double tensor_parallel = 0;  ///< waiting for ranks that divide layers or positions
+  double messages = 0;         ///< a pipeline's messages, where passes do not go on meanwhile
+  double bubble = 0;           ///< waiting in a pipeline
+  double gather = 0;           ///< waiting for weights that are gathered for each micro-batch, or brought from the host
+  double activations = 0;      ///< waiting for offloaded activations, on their way there and back
+  double replicas = 0;         ///< waiting for sums of gradients, and for new weights
+  double optimizer = 0;        ///< the update; the way of offloaded state there and back
+  double total() const {
+    return compute + recompute + tensor_parallel + messages + bubble + gather + activations + replicas + optimizer;
+  }
 };
 
 /// Seconds of each stage of the pipeline, `message` included. plan.split says which blocks a stage has; empty: they are cut

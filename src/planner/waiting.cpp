@@ -28,14 +28,14 @@ comm::CollectiveSeconds waiting_by_kind(const Work& work, const Candidate& candi
     add(Collective::reduce_scatter, backward);
   };
 
-  if (time.tensor > 0) {
+  if (time.tensor_parallel > 0) {
     const BlockWork block = block_work(work.model, {candidate.samples, work.positions}, plan, work.machine, work.system);
-    const double sums = time.tensor * share_of_sums(work, candidate, block), rest = time.tensor - sums;
+    const double sums = time.tensor_parallel * share_of_sums(work, candidate, block), rest = time.tensor_parallel - sums;
     // Forward and backward passes enter and leave as many sub-layers.
     plan.sequence ? add_both(sums / 2, sums / 2) : add(Collective::all_reduce, sums);
-    const double all = block.exchange + block.exchange_again + block.exchange_backward;
+    const double all = block.exchange + block.exchange_recompute + block.exchange_backward;
     if (plan.context == ContextMethod::allgather) {
-      add_both(rest * (block.exchange + block.exchange_again) / all, rest * block.exchange_backward / all);
+      add_both(rest * (block.exchange + block.exchange_recompute) / all, rest * block.exchange_backward / all);
     } else {
       add(plan.context == ContextMethod::ulysses ? Collective::all_to_all : Collective::receive, rest);
     }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 
 #include "app/plan_command.h"
 #include "app/settings/checks.h"
@@ -34,6 +35,19 @@ TEST(PlanSearch, NamesTheFastestWhyOthersLoseAndHowToRunIt) {
   EXPECT_TRUE(check_layout(config, 16).empty());
   EXPECT_EQ(config.model.batch_size * config.optimizer.gas * config.parallel.dp.value_or(0), 64);
   EXPECT_EQ(config.model.n_embd, 1600);
+}
+
+// A script that counts GPUs writes 0 on a host without one.
+TEST(PlanSearch, RanksOfAHostAreThoseOfTheEnvironmentUnlessItCountsNone) {
+  for (const char* none : {"", "0"}) {
+    setenv("NGPU_PER_HOST", none, 1);
+    EXPECT_EQ(given_ranks_per_host({}), std::nullopt);
+  }
+  setenv("NGPU_PER_HOST", "4", 1);
+  EXPECT_EQ(given_ranks_per_host({}), 4);
+  setenv("NGPU_PER_HOST", "-4", 1);
+  EXPECT_THROW(given_ranks_per_host({}), UserError);
+  unsetenv("NGPU_PER_HOST");
 }
 
 TEST(PlanSearch, WeightsOfFp32TakeLongerAndTwiceTheBytes) {
@@ -75,7 +89,8 @@ TEST(PlanSearch, JsonHasTheSameAnswer) {
   EXPECT_LE(answer.at("best").array().size(), 10U);
   const Json& first = answer.at("best").array().at(0);
   double sum = 0;
-  for (const char* part : {"compute", "again", "tensor", "messages", "bubble", "gather", "activations", "replicas", "optimizer"})
+  for (const char* part :
+       {"compute", "recompute", "tensor_parallel", "messages", "bubble", "gather", "activations", "replicas", "optimizer"})
     sum += first.at(part).number();
   EXPECT_NEAR(sum, first.at("step_seconds").number(), 1e-12);
   double before = 0;

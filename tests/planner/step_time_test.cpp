@@ -32,7 +32,7 @@ TEST(StepTime, ProductsAndAttentionAreTheirFlops) {
   EXPECT_NEAR(work.forward, (linear + 4 * scores * 64) / 1e12, 1e-12);
   EXPECT_NEAR(work.input_backward, (linear + 2.5 * 4 * scores * 64) / 1e12, 1e-12);
   EXPECT_NEAR(work.weight_backward, linear / 1e12, 1e-12);
-  EXPECT_EQ(work.again, 0);
+  EXPECT_EQ(work.recompute, 0);
   EXPECT_EQ(work.exchange, 0);
 }
 
@@ -127,13 +127,13 @@ TEST(StepTime, RanksThatDivideALayerExchangeItsSums) {
   const BlockWork work = block_work(four_blocks(), {2, 256}, plan, plain_machine(), own_system);
   EXPECT_NEAR(work.exchange, 2 * 2 * 0.75 * 4 * 512 * 512 / 100e9, 1e-12);
   plan.recompute = {layout::Recompute::Kind::full, 1};
-  const BlockWork again = block_work(four_blocks(), {2, 256}, plan, plain_machine(), own_system);
+  const BlockWork full = block_work(four_blocks(), {2, 256}, plan, plain_machine(), own_system);
   const double down = 2 * 512 * 512 * (2048.0 / 4) / 1e12;
-  EXPECT_NEAR(again.again, again.forward - down, 1e-12) << "nothing reads the block's result";
-  EXPECT_NEAR(again.exchange_again, again.exchange / 2, 1e-12);
+  EXPECT_NEAR(full.recompute, full.forward - down, 1e-12) << "nothing reads the block's result";
+  EXPECT_NEAR(full.exchange_recompute, full.exchange / 2, 1e-12);
   plan.recompute.every = 4;
-  EXPECT_NEAR(block_work(four_blocks(), {2, 256}, plan, plain_machine(), own_system).again, again.forward - down / 4, 1e-12);
-  EXPECT_EQ(block_work(four_blocks(), {2, 256}, plan, plain_machine(), megatron).again,
+  EXPECT_NEAR(block_work(four_blocks(), {2, 256}, plan, plain_machine(), own_system).recompute, full.forward - down / 4, 1e-12);
+  EXPECT_EQ(block_work(four_blocks(), {2, 256}, plan, plain_machine(), megatron).recompute,
             block_work(four_blocks(), {2, 256}, plan, plain_machine(), megatron).forward);
   plan.tp = 16;  // more than a node has
   EXPECT_FALSE(tensor_group(plan, plain_machine()).inside);
@@ -283,11 +283,11 @@ TEST(StepTime, BlocksThatForwardHasJustLeftAreNotRunAgain) {
   const Work work = plain_work();
   Candidate candidate;
   candidate.plan.recompute = {layout::Recompute::Kind::full, 1};
-  const double one = step_time(work, candidate).again;
+  const double one = step_time(work, candidate).recompute;
   candidate.plan.recompute.every = 2;
-  EXPECT_LT(step_time(work, candidate).again, one);
+  EXPECT_LT(step_time(work, candidate).recompute, one);
   candidate.plan.recompute.every = 4;
-  EXPECT_EQ(step_time(work, candidate).again, 0);
+  EXPECT_EQ(step_time(work, candidate).recompute, 0);
 }
 
 TEST(StepTime, SharingOutInsideNodesGathersThereAndSumsForAll) {

@@ -31,7 +31,7 @@ class WaitingByKind : public testing::Test {
     const Candidate candidate{.plan = plan, .samples = 2};
     const StepTime time = step_time(work(), candidate);
     const comm::CollectiveSeconds seconds = waiting_by_kind(work(), candidate, time);
-    const double all = time.tensor + time.messages + time.bubble + time.gather + time.replicas;
+    const double all = time.tensor_parallel + time.messages + time.bubble + time.gather + time.replicas;
     EXPECT_NEAR(std::reduce(seconds.begin(), seconds.end()), all, 1e-9 * all);
     return seconds;
   }

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::array<std::pair<const char*, double planner::StepTime::*>, 9> step_parts{
     {{"compute", &planner::StepTime::compute},
-     {"again", &planner::StepTime::again},
-     {"tensor", &planner::StepTime::tensor},
+     {"recompute", &planner::StepTime::recompute},
+     {"tensor_parallel", &planner::StepTime::tensor_parallel},
      {"messages", &planner::StepTime::messages},
      {"bubble", &planner::StepTime::bubble},
      {"gather", &planner::StepTime::gather},
@@ -31,9 +31,9 @@ Use use_of(const planner::SearchQuestion& question, const planner::Found& found)
   const double tokens = static_cast<double>(question.global_batch * work.positions);
   const double each = 1 / (found.time.total() * static_cast<double>(work.machine.ranks()));
   const double model = arch::training_flops_per_token(work.model, work.positions) * tokens * each;
-  // What is made again is forward's third, as far as time says.
-  const double again = found.time.compute > 0 ? found.time.again / found.time.compute : 0;
-  return {model / 1e12, model / work.machine.peak_flops, model * (1 + again) / work.machine.peak_flops};
+  // Recomputation is forward's third, as far as time says.
+  const double recompute = found.time.compute > 0 ? found.time.recompute / found.time.compute : 0;
+  return {model / 1e12, model / work.machine.peak_flops, model * (1 + recompute) / work.machine.peak_flops};
 }
 
 std::string asked_text(const planner::SearchQuestion& question) {
@@ -43,7 +43,9 @@ std::string asked_text(const planner::SearchQuestion& question) {
                      format_count(work.positions));
 }
 
-double waiting_for_ranks(const planner::StepTime& time) { return time.tensor + time.messages + time.gather + time.replicas; }
+double waiting_for_ranks(const planner::StepTime& time) {
+  return time.tensor_parallel + time.messages + time.gather + time.replicas;
+}
 
 std::string layout_text(const std::vector<std::string>& settings) {
   std::string text;

@@ -43,7 +43,7 @@ std::int64_t even_part(std::int64_t total, std::int64_t most, std::int64_t unit)
 
 // A stripe of about `most` of n columns: there are never more stripes than counters.
 std::int64_t stripe_of(std::int64_t n, std::int64_t most, std::int64_t panel) {
-  return even_part(n, std::max(most, round_up(div_up(n, most_stripes), panel)), panel);
+  return even_part(n, std::max(most, round_up(div_up(n, most_stripe_parts), panel)), panel);
 }
 
 // A strip is copied again for every stripe: twice as wide a stripe halves that, while it fits for all k (in words).
@@ -99,7 +99,7 @@ Cut cut_of(const ProductTask& task, const CutFor& by) {
   cut.row_blocks = div_up(task.m, cut.rows);
   const std::int64_t each = task.m / threads;
   const bool own = !task.a_transposed && each >= own_rows && each * (words + task.n) >= words * task.n;
-  if (own && cut.stripes * threads <= most_stripes) cut.parts = threads;
+  if (own && cut.stripes * threads <= most_stripe_parts) cut.parts = threads;
   cut.strip_rows = even_part(std::min(cut.rows, task.m), most_strip_rows, rows);
   return cut;
 }

@@ -18,7 +18,7 @@ struct Workspace {
   static constexpr std::int64_t strip = strip_rows * k_block;
   static constexpr std::int64_t sums = 192 * 1024;
 };
-constexpr std::int64_t most_stripes = 16384;  ///< the most parts of stripes, all stripes together
+constexpr std::int64_t most_stripe_parts = 16384;  ///< the most parts of stripes, all stripes together
 
 /// C is cut into stripes of columns, and each stripe into blocks of rows, which strips of rows walk through. K is cut into passes
 /// that fit the packed stripe.

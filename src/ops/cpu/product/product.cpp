@@ -67,9 +67,9 @@ Product::Product(Team& team, Isa isa, MemorySource& memory, Bf16Way way)
       isa_(isa),
       floats_(floats(isa)),
       bf16_(bf16(isa, way)),
-      memory_(memory.allocate(static_cast<std::size_t>(worker_floats * team.size() * 4 + most_stripes * 4))) {
+      memory_(memory.allocate(static_cast<std::size_t>(worker_floats * team.size() * 4 + most_stripe_parts * 4))) {
   auto* counters = reinterpret_cast<std::atomic<std::int32_t>*>(memory_.data() + worker_floats * team.size() * 4);
-  for (std::int64_t i = 0; i < most_stripes; ++i) new (counters + i) std::atomic<std::int32_t>(0);
+  for (std::int64_t i = 0; i < most_stripe_parts; ++i) new (counters + i) std::atomic<std::int32_t>(0);
   taken_blocks_ = counters;
 }
 
