@@ -12,6 +12,7 @@
 #include "app/settings/run_layout.h"
 #include "app/settings/source_shape.h"
 #include "arch/step_sizes.h"
+#include "base/shell.h"
 #include "io/file.h"
 #include "layout/parallel_plan.h"
 #include "ops/cpu/options.h"
@@ -298,14 +299,14 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
   const bool from_folder = starts_from_folder(config) && !settings::starts_from_published(config);
   const std::string no_source = from_folder ? io::why_no_folder(from) : "";
   if (const std::string gpt2 = published_gpt2(from); !gpt2.empty() && !no_source.empty()) {
-    problems.push_back(
-        {fmt::format("train.init_from = {}: OpenAI's weights are not here: there is no folder of that name", from),
-         fmt::format("fetch config.json, model.safetensors, vocab.json and merges.txt from https://huggingface.co/{} into the "
-                     "folder {}, or give the folder that has them: train.init_from=FOLDER",
-                     gpt2, from)});
+    problems.push_back({fmt::format("train.init_from = {}: OpenAI's weights are not here: there is no folder of that name", from),
+                        fmt::format("bring them: {}; or give the folder that has them: train.init_from=FOLDER",
+                                    own_command({"pull", gpt2, "--out", from}))});
   } else if (!no_source.empty()) {
-    problems.push_back({fmt::format("train.init_from = {}: {}", from, no_source),
-                        "give the folder of a run, a checkpoint or a Hugging Face model, scratch, resume or auto"});
+    problems.push_back(
+        {fmt::format("train.init_from = {}: {}", from, no_source),
+         "give the folder of a run, a checkpoint or a Hugging Face model (lockstep pull ORG/NAME brings one), scratch, "
+         "resume or auto"});
   }
   if (config.adapter.init_from && config.train.init_from.kind == InitFrom::Kind::scratch) {
     problems.push_back(
