@@ -254,8 +254,7 @@ TEST(PrepareRows, JsonlIsKnownByItsNameAndWhereThatSaysNothingByItsLines) {
   EXPECT_EQ(prepared_tokens(folder, {.input = "-", .standard_input = stream}), "pp\nqq\n");
   std::fclose(stream);
   const std::vector<std::array<std::string, 4>> others{
-      {"rows.txt", rows, "its lines are objects in JSON, and its name is not that of JSONL",
-       " --format jsonl reads a document a row"},
+      {"rows.txt", rows, "its lines are objects in JSON, and its name is not that of JSONL", " --format jsonl reads"},
       {"one.txt", one, "its lines are objects in JSON, and its name is not that of JSONL", " --format jsonl reads"},
       {"list.txt", "[\n  {\n    \"text\": \"pp\"}]", "it is a list of rows in JSON, and its name is not that of JSON",
        " --format jsonl reads a document a row"},
