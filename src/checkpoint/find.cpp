@@ -11,6 +11,7 @@
 #include "checkpoint/problems.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
+#include "data/formats/known_format.h"
 #include "io/file.h"
 #include "io/folder_entries.h"
 #include "io/new_folder.h"
@@ -59,8 +60,13 @@ std::string steps_of(const std::vector<Found>& all) {
 }
 
 [[noreturn]] void nothing_found(const fs::path& path) {
-  if (const std::string why = io::why_no_folder(path); !why.empty())
-    throw UserError(fmt::format("{}: {}", path.string(), why), "give the folder of a run or of a checkpoint");
+  if (const std::string why = io::why_no_folder(path); !why.empty()) {
+    const data::KnownFormat* format =
+        fs::is_regular_file(path) ? data::known_format(data::start_of(io::FileBytes(path))) : nullptr;
+    throw UserError(
+        fmt::format("{}: {}{}", path.string(), why, format != nullptr ? fmt::format(" but {}", format->what) : ""),
+        "give the folder of a run, of a checkpoint or of a published model (config.json and *.safetensors), or a GGUF file");
+  }
   std::error_code failed;
   std::string content;
   int count = 0;
