@@ -29,7 +29,8 @@ struct ServerLayout {
   std::optional<std::int64_t> staleness = {};
   bool tied = true, overlap = true;
   int microbatches = 2;
-  int masked_step = -1;  // has no targets
+  int masked_step = -1;    // has no targets
+  int masked_worker = -1;  // the worker whose targets it lacks; -1: all
   int steps = few_steps;
   double learning_rate = 1e-3;
   bool one_text = false;     // in all steps: it is learnt by heart
@@ -81,7 +82,7 @@ void take_steps(const ServerLayout& layout, Engine& engine, LearntByServers& out
     const auto first = static_cast<std::size_t>(rank * config.plan.microbatches);
     const auto mine = all.all().subspan(first, static_cast<std::size_t>(config.plan.microbatches));
     if (layout.slow_worker && rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    const bool masked = step == layout.masked_step;
+    const bool masked = step == layout.masked_step && (layout.masked_worker < 0 || layout.masked_worker == rank);
     if (masked) std::ranges::fill(all.target_values(), -1);
     const bool broken = step == layout.broken_step && (rank == 0 || layout.mode == ServerMode::gradients);
     if (broken && rank == 0) spoil_weights(engine);
@@ -188,7 +189,9 @@ TEST(Server, AStepThatIsLeftOutIsNotCounted) {
   for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_alone}) {
     expect_gap_does_nothing({.workers = 3, .servers = 2, .masked_step = 1, .weights = weights}, 2);
     expect_gap_does_nothing({.workers = 3, .servers = 2, .weights = weights, .broken_step = 1}, 2);
-    expect_gap_does_nothing({.workers = 3, .servers = 2, .mode = ServerMode::weights, .masked_step = 1, .weights = weights}, 2);
+    for (const int masked : {0, 1})
+      expect_gap_does_nothing(
+          {.workers = 3, .servers = 2, .mode = ServerMode::weights, .masked_step = masked, .weights = weights}, 2);
     for (const int servers : {1, 2}) {
       ServerLayout apart{.workers = 1, .servers = servers, .mode = ServerMode::async, .masked_step = 1, .weights = weights};
       expect_gap_does_nothing(apart, 2);
@@ -201,6 +204,17 @@ TEST(Server, AStepThatIsLeftOutIsNotCounted) {
       learn_served({.workers = 3, .servers = 2, .mode = ServerMode::async, .steps = 3, .broken_step = 1});
   EXPECT_EQ(apart.updates, 8);
   EXPECT_LE(apart.staleness->updates, 8);
+}
+
+TEST(Server, AWorkerWithoutTargetsHasNoPartInTheLoss) {
+  ServerLayout layout{.workers = 3, .staleness = 0, .masked_step = 1, .masked_worker = 1, .learning_rate = 0, .dropout = 0};
+  const LearntByServers together = learn_together(layout);
+  for (const ServerMode mode : {ServerMode::gradients, ServerMode::weights, ServerMode::async}) {
+    layout.mode = mode;
+    const LearntByServers served = learn_served(layout);
+    for (std::size_t step = 0; step < together.losses.size(); ++step)
+      EXPECT_NEAR(served.losses[step], together.losses[step], 1e-6) << step;
+  }
 }
 
 TEST(Server, GradientsAreDataParallelism) {

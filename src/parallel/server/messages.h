@@ -34,14 +34,15 @@ struct Figures {
   double learning_rate = 0;
   double clip_factor = 1;
   double finite = 1;      ///< 0: the gradient is not to be used; where weights are pushed: the worker has left the step out
-  double loss = 0;        ///< of the worker's own tokens
+  double loss_sum = 0;    ///< of the worker's own tokens
+  double targets = 0;     ///< how many of these are targets
   double wants_halt = 0;  ///< 1: all workers should meet after the same step
 };
 
 /// What a server answers to a push.
 struct Answer {
   double norm = 0;                                           ///< of the gradient of all workers, where servers know it
-  double loss = 0;                                           ///< mean of the workers' last losses
+  double loss = 0;                                           ///< of the workers' last steps: one mean over all their targets
   double updates = 0, staleness_sum = 0, staleness_max = 0;  ///< of the run so far
   double made = 0;                                           ///< updates that made the weights, those before the run too
   double meet_at = 0;                                        ///< the step after which all workers meet; 0: none is agreed

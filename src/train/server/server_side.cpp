@@ -74,7 +74,7 @@ void ServerSide::run() {
 void ServerSide::load(const Server::Visit& visit) {
   server_.take_state(visit.worker);
   server_.state(visit.worker).set_updates(visit.updates);
-  for (Progress& progress : progress_) progress = {.steps = visit.step, .pulled = visit.updates, .loss = {}, .waits = false};
+  for (Progress& progress : progress_) progress = {.steps = visit.step, .pulled = visit.updates};
 }
 
 void ServerSide::pushed(const Server::Visit& visit) {
@@ -84,17 +84,19 @@ void ServerSide::pushed(const Server::Visit& visit) {
   if (++arrived_ < workers()) return;
   if (mode_ == ServerMode::gradients) {
     update_together(visit);
-  } else if (changed_) {
-    average();  // the mean of equal weights may be another one, rounded
+  } else {
+    average();
   }
   arrived_ = 0;
   changed_ = false;
   server_.answer(all_workers_, said_);
 }
 
+// The mean of equal weights may be another one, rounded: where no worker changed them, the first one's are taken.
 void ServerSide::average() {
   for (const Server::Part& part : memory_.server.parts) {
-    if (part.range.count > 0) server_.combine(comm::Reduction::mean, part.pushed, part.weights);
+    if (part.range.count == 0) continue;
+    server_.combine(comm::Reduction::mean, changed_ ? part.pushed : std::vector{part.pushed.front()}, part.weights);
   }
 }
 
@@ -154,7 +156,8 @@ void ServerSide::update_apart(const Server::Visit& visit) {
     said_.staleness_max = std::max(said_.staleness_max, stale);
   }
   worker.steps = visit.step + 1;
-  worker.loss = visit.figures.loss;
+  worker.loss_sum = visit.figures.loss_sum;
+  worker.targets = visit.figures.targets;
   worker.waits = true;
   // No worker has gone further than one step beyond the foremost one's last: there all can meet.
   const auto foremost = std::ranges::max(progress_, {}, &Progress::steps).steps;
@@ -168,12 +171,12 @@ void ServerSide::update_apart(const Server::Visit& visit) {
 // Answers every worker that is not too far ahead of the slowest.
 void ServerSide::release() {
   const auto slowest = std::ranges::min(progress_, {}, &Progress::steps).steps;
-  double sum = 0, known = 0;
+  double sum = 0, targets = 0;
   for (const Progress& worker : progress_) {
-    sum += worker.loss.value_or(0);
-    known += worker.loss ? 1 : 0;
+    sum += worker.loss_sum;
+    targets += worker.targets;
   }
-  said_.loss = sum / known;
+  said_.loss = sum / std::max(targets, 1.0);
   for (std::size_t w = 0; w < workers(); ++w) {
     Progress& worker = progress_[w];
     if (!worker.waits || (options_.staleness && worker.steps - slowest > *options_.staleness)) continue;

@@ -66,10 +66,10 @@ class ServerSide {
 
   /// How far a worker is, where workers do not wait for each other.
   struct Progress {
-    std::int64_t steps = 0;   ///< done by the worker
-    std::int64_t pulled = 0;  ///< the number of updates in the weights that it has
-    std::optional<double> loss;
-    bool waits = false;  ///< for the answer to its push
+    std::int64_t steps = 0;            ///< done by the worker
+    std::int64_t pulled = 0;           ///< the number of updates in the weights that it has
+    double loss_sum = 0, targets = 0;  ///< of its last step
+    bool waits = false;                ///< for the answer to its push
   };
   std::vector<Progress> progress_;
   parallel::Answer said_;

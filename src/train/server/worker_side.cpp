@@ -159,11 +159,11 @@ class AsynchronousWorker final : public GradientWorker {
     gradients_.finish();
     result.gradient_norm = norm_(parts_.ops);
     result.finite = std::isfinite(result.gradient_norm);
-    const double loss = passed.loss_sum / static_cast<double>(std::max<std::int64_t>(targets_, 1));
     result.exposed_seconds = push({.learning_rate = passed.learning_rate,
                                    .clip_factor = clip_factor(result.gradient_norm, parts_.config.grad_clip),
                                    .finite = result.finite && targets_ > 0 ? 1.0 : 0.0,
-                                   .loss = loss,
+                                   .loss_sum = passed.loss_sum,
+                                   .targets = static_cast<double>(targets_),
                                    .wants_halt = wanted_ ? 1.0 : 0.0});
     result.loss = answer_.loss;
     result.staleness = Staleness{.updates = static_cast<std::int64_t>(answer_.updates),
