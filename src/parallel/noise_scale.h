@@ -24,7 +24,7 @@ struct GradientNoise {
   double square = 0;    ///< squared norm of the gradient without noise: |G|^2
   double variance = 0;  ///< variance of one token's gradient, summed over the weights: S
   /// The noise scale in tokens; none where noise hides the gradient.
-  std::optional<double> scale() const { return square > 0 ? std::optional(variance / square) : std::nullopt; }
+  std::optional<double> scale() const { return square > 0 && variance >= 0 ? std::optional(variance / square) : std::nullopt; }
   GradientNoise& operator+=(const GradientNoise& other);
 };
 

@@ -93,6 +93,8 @@ TEST(Metrics, TheNoiseScaleIsReadAsItWasWritten) {
   m.noise->square = -2;
   EXPECT_EQ(to_json(m).find("noise_scale"), nullptr) << "noise hides the gradient";
   EXPECT_EQ(logged_step(to_json(m), 1).noise->square, -2);
+  m.noise = parallel::GradientNoise{.steps = 3, .square = 2, .variance = -100};
+  EXPECT_EQ(to_json(m).find("noise_scale"), nullptr) << "the estimate of the noise is below zero";
   EXPECT_FALSE(logged_step(to_json(Metrics{}), 1).noise);
 }
 
