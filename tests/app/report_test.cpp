@@ -141,6 +141,33 @@ TEST_F(ReportCommand, ALossThatIsNotFiniteIsNoError) {
   EXPECT_EQ(file("report.html").find("nan,"), std::string::npos);
 }
 
+TEST_F(ReportCommand, AStepWithoutTargetsHasNoLoss) {
+  std::string metrics = file("one/metrics.jsonl");
+  const auto put_zero = [&](const std::string& key) {
+    const std::size_t at = metrics.rfind(key) + key.size();
+    metrics.replace(at, metrics.find(',', at) - at, "0");
+  };
+  put_zero("\"loss\":");
+  put_zero("\"grad_norm\":");
+  io::replace_file(folder_ / "one/metrics.jsonl", metrics);
+  const RunData run_data = read_runs({run("one")})[0];
+  EXPECT_EQ(run_data.loss(false).x, (std::vector<double>{2, 4, 6}));
+  EXPECT_EQ(run_data.last_loss(), losses("one")[2]);
+  EXPECT_NE(report({run("one"), "--json"}).out.find(fmt::format("\"loss\":{},", losses("one")[2])), std::string::npos);
+}
+
+TEST_F(ReportCommand, TokensAreThoseOfEveryStepsOwnBatch) {
+  ASSERT_EQ(
+      lockstep(words("one", {"train.init_from=resume", "train.global_batch=new", "model.batch_size=16", "train.max_iters=10"}))
+          .code,
+      0);
+  const RunData run_data = read_runs({run("one")})[0];
+  EXPECT_TRUE(compares_by_tokens({run_data}));
+  EXPECT_EQ(run_data.loss(true).x, (std::vector<double>{2 * 48, 4 * 48, 6 * 48, 8 * 48, 8 * 48 + 2 * 192}));
+  EXPECT_EQ(run_data.validation(true).x, (std::vector<double>{0, 4 * 48, 8 * 48, 8 * 48 + 2 * 192}));
+  EXPECT_NE(report({run("one"), "--json"}).out.find("\"tokens\":768.0,"), std::string::npos);
+}
+
 TEST_F(ReportCommand, PrintsCurvesAndTables) {
   const Outcome shown = report({run("one"), run("piped")});
   ASSERT_EQ(shown.code, 0) << shown.err;

@@ -53,6 +53,20 @@ TEST(SweepRanking, ComparesLossesAtEqualTokens) {
   EXPECT_EQ(rows[2].loss, 6);
 }
 
+TEST(SweepRanking, StepsWithoutTargetsAreNoLosses) {
+  SweepResults results;
+  results.points = {"some", "early", "none"};
+  std::vector<double> losses(40, 0.0);
+  for (std::size_t step = 0; step < losses.size(); step += 4) losses[step] = 100 - static_cast<double>(step);
+  results.runs = {run(0, 0, 3, 10, losses), run(1, 0, 2, 10, losses), run(2, 0, 1, 10, std::vector<double>(40, 0.0))};
+  results.runs[0].losses[39] = 62;
+  results.runs[1].losses[36] = 0;
+  const std::vector<SweepRow> rows = ranking(results);
+  EXPECT_EQ(rows[0].loss, (62 + 64) / 2.0);
+  EXPECT_EQ(rows[1].loss, 68);
+  EXPECT_FALSE(rows[2].loss);
+}
+
 TEST(SweepRanking, WhatDivergedComesLastAndCutsNothing) {
   SweepResults results;
   results.points = {"fast", "slow"};

@@ -98,6 +98,28 @@ TEST(Metrics, TheNoiseScaleIsReadAsItWasWritten) {
   EXPECT_FALSE(logged_step(to_json(Metrics{}), 1).noise);
 }
 
+TEST(Metrics, AStepWithoutTargetsHasNoLoss) {
+  Metrics m;
+  m.targets = 0;
+  EXPECT_FALSE(has_loss(m));
+  EXPECT_EQ(loss_in_words(m), "no targets");
+  EXPECT_FALSE(logged_step(to_json(m), 1).has_loss);
+  m.loss = 1.5;  // other workers, which do not wait for this one, had targets
+  EXPECT_TRUE(has_loss(m));
+  EXPECT_EQ(loss_in_words(m), "loss 1.5000");
+  EXPECT_TRUE(logged_step(to_json(m), 1).has_loss);
+  m.targets = 1;
+  m.loss = 0;
+  m.gradient_norm = 1e-9;
+  EXPECT_TRUE(logged_step(to_json(m), 1).has_loss);
+  TrainingHistory history;
+  HistoryKeeper keeper(history);
+  keeper.step_done(m);
+  m.targets = 0;
+  keeper.step_done(m);
+  EXPECT_EQ(history.train.y, std::vector<double>{0});
+}
+
 TEST(Metrics, WhatIsLostToALateRankIsAPartOfTheStepsSum) {
   Metrics m;
   m.dt = 1;

@@ -19,8 +19,8 @@ double median_over(const std::vector<train::LoggedStep>& steps, const auto& figu
   return median_of(std::move(values));
 }
 
-double place_of(const train::LoggedStep& step, std::int64_t steps, bool by_tokens) {
-  return static_cast<double>(steps) * (by_tokens ? step.tokens : 1);
+double place_of(const train::LoggedStep& step, bool by_tokens) {
+  return by_tokens ? step.all_tokens : static_cast<double>(step.step);
 }
 
 }  // namespace
@@ -100,19 +100,39 @@ Series RunData::noise(bool by_tokens) const {
     last.variance *= 0.9;
     last += *step.noise;
     if (const std::optional<double> scale = last.scale()) {
-      series.x.push_back(place_of(step, step.step, by_tokens));
+      series.x.push_back(place_of(step, by_tokens));
       series.y.push_back(*scale);
     }
   }
   return series;
 }
 
-Series RunData::loss(bool by_tokens) const { return curve(&train::LoggedStep::loss, by_tokens); }
+Series RunData::loss(bool by_tokens) const {
+  Series series{.name = label, .x = {}, .y = {}};
+  for (const train::LoggedStep& step : steps) {
+    if (!step.has_loss) continue;
+    series.x.push_back(place_of(step, by_tokens));
+    series.y.push_back(step.loss);
+  }
+  return series;
+}
+
+std::optional<double> RunData::last_loss() const {
+  const auto last = std::ranges::find_if(steps.rbegin(), steps.rend(), &train::LoggedStep::has_loss);
+  return last == steps.rend() ? std::nullopt : std::optional(last->loss);
+}
+
+// A step has as many tokens as the first one behind it that was logged.
+double RunData::tokens_at(std::int64_t step) const {
+  auto logged = std::ranges::lower_bound(steps, step, {}, &train::LoggedStep::step);
+  if (logged == steps.end()) --logged;
+  return logged->all_tokens + static_cast<double>(step - logged->step) * logged->tokens;
+}
 
 Series RunData::curve(double train::LoggedStep::* figure, bool by_tokens) const {
   Series series{.name = label, .x = {}, .y = {}};
   for (const train::LoggedStep& step : steps) {
-    series.x.push_back(place_of(step, step.step, by_tokens));
+    series.x.push_back(place_of(step, by_tokens));
     series.y.push_back(step.*figure);
   }
   return series;
@@ -121,7 +141,7 @@ Series RunData::curve(double train::LoggedStep::* figure, bool by_tokens) const 
 Series RunData::validation(bool by_tokens) const {
   Series series{.name = label + " (validation)", .x = {}, .y = {}};
   for (const train::Losses& losses : evaluations) {
-    series.x.push_back(place_of(steps.back(), losses.step, by_tokens));
+    series.x.push_back(by_tokens ? tokens_at(losses.step) : static_cast<double>(losses.step));
     series.y.push_back(losses.validation);
   }
   return series;
@@ -140,7 +160,10 @@ std::optional<layout::Timeline> RunData::schedule() const {
 }
 
 bool compares_by_tokens(const std::vector<RunData>& runs) {
-  return std::ranges::any_of(runs, [&](const RunData& run) { return run.steps.back().tokens != runs[0].steps.back().tokens; });
+  const double tokens = runs[0].steps[0].tokens;
+  return std::ranges::any_of(runs, [&](const RunData& run) {
+    return std::ranges::any_of(run.steps, [&](const train::LoggedStep& step) { return step.tokens != tokens; });
+  });
 }
 
 std::vector<SettingRow> setting_rows(const std::vector<RunData>& runs) {

@@ -60,8 +60,12 @@ struct RunData {
   std::optional<double> noise_scale() const;
   /// The noise scale by running sums: with each line what came before counts 0.9 times as much.
   Series noise(bool by_tokens) const;
-  /// Loss by step, or by tokens.
+  /// Loss by step, or by tokens, of the steps that had targets.
   Series loss(bool by_tokens) const;
+  /// The loss of the last of them; none: no step had targets.
+  std::optional<double> last_loss() const;
+  /// The tokens of the run's first `step` steps.
+  double tokens_at(std::int64_t step) const;
   Series validation(bool by_tokens) const;
   /// Another figure by step or tokens.
   Series curve(double train::LoggedStep::* figure, bool by_tokens) const;

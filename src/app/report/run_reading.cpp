@@ -40,10 +40,14 @@ void read_metrics(RunData& run) {
       drop_from(run.steps, losses.step + 1);
       run.evaluations.push_back(losses);
     } else {
-      const train::LoggedStep step = train::logged_step(line, static_cast<double>(run.config.optimizer.gas));
+      train::LoggedStep step = train::logged_step(line, static_cast<double>(run.config.optimizer.gas));
       drop_from(run.evaluations, step.step);
       drop_from(run.steps, step.step);
       if (step.validation) add_older(run, step);
+      // A resume may have changed the batch: the steps since the line before have this one's.
+      const auto [before, tokens] =
+          run.steps.empty() ? std::pair(std::int64_t{0}, 0.0) : std::pair(run.steps.back().step, run.steps.back().all_tokens);
+      step.all_tokens = tokens + static_cast<double>(step.step - before) * step.tokens;
       run.steps.push_back(step);
     }
     run.name = line.at("run").string();

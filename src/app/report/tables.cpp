@@ -12,6 +12,7 @@ namespace {
 /// Numbers with the text that people read; none is "-".
 Cell count(std::int64_t n) { return {n, format_count(n)}; }
 Cell loss(double value) { return std::isfinite(value) ? Cell(value, fmt::format("{:.4f}", value)) : Cell(nullptr, "nan"); }
+Cell loss(std::optional<double> value) { return value ? loss(*value) : Cell(nullptr); }
 Cell si(double value) { return {value, format_si(value)}; }
 Cell seconds(double value) { return {value, format_seconds(value)}; }
 Cell bytes(std::int64_t value) { return {value, format_bytes(static_cast<std::uint64_t>(value))}; }
@@ -48,10 +49,10 @@ Table summary_table(const std::vector<RunData>& runs) {
   for (const RunData& run : runs) {
     const train::LoggedStep& last = run.steps.back();
     const std::optional<double> tflops = run.tflops_per_rank(), noise = run.noise_scale();
-    table.row({run.label, run.name, run.ranks(), run.layout(), count(last.step), si(static_cast<double>(last.step) * last.tokens),
-               loss(last.loss), run.evaluations.empty() ? Cell(nullptr) : loss(run.evaluations.back().validation),
-               si(run.tokens_per_second()), percent(run.mfu()), percent(run.hfu()),
-               tflops ? Cell(*tflops, fmt::format("{:.3g}", *tflops)) : Cell(nullptr), noise ? si(*noise) : Cell(nullptr)});
+    table.row({run.label, run.name, run.ranks(), run.layout(), count(last.step), si(last.all_tokens), loss(run.last_loss()),
+               run.evaluations.empty() ? Cell(nullptr) : loss(run.evaluations.back().validation), si(run.tokens_per_second()),
+               percent(run.mfu()), percent(run.hfu()), tflops ? Cell(*tflops, fmt::format("{:.3g}", *tflops)) : Cell(nullptr),
+               noise ? si(*noise) : Cell(nullptr)});
   }
   return table;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/median.h"
@@ -26,11 +25,18 @@ std::vector<const SweepRun*> runs_of(const SweepResults& results, std::size_t po
   return runs;
 }
 
+// The mean of the steps with targets in the last tenth, or else the last loss before it. No number where no step has targets.
 double loss_at(const SweepRun& run, double tokens) {
   const auto steps = std::clamp<std::int64_t>(std::llround(tokens / run.step_tokens), 1, std::ssize(run.losses));
   const std::int64_t last = std::max<std::int64_t>(1, steps / 10);
-  const auto end = run.losses.begin() + steps;
-  return std::accumulate(end - last, end, 0.0) / static_cast<double>(last);
+  double sum = 0;
+  std::int64_t counted = 0;
+  for (auto at = steps; at > 0 && (at > steps - last || counted == 0); --at) {
+    const double loss = run.losses[static_cast<std::size_t>(at - 1)];
+    sum += loss;
+    counted += loss != 0 ? 1 : 0;
+  }
+  return sum / static_cast<double>(counted);
 }
 
 SweepRow row_of(const SweepResults& results, std::size_t point, double tokens) {

@@ -22,7 +22,7 @@ struct SweepRun {
   double thread_peak = 0;        ///< FLOP/s of one thread, timed then
   double step_tokens = 0;
   std::int64_t bytes = 0;      ///< of rank 0's memory
-  std::vector<double> losses;  ///< of every step
+  std::vector<double> losses;  ///< of every step; 0: it had no targets
   bool diverged = false;       ///< it ended itself before its last step
 };
 

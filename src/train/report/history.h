@@ -32,7 +32,7 @@ class HistoryKeeper final : public RunListener {
   void step_done(const Metrics& m) override {
     rates_.push_back(m.tps);
     history_.last = static_cast<const StepResult&>(m);
-    add(history_.train, m.step, m.loss);
+    if (has_loss(m)) add(history_.train, m.step, m.loss);
   }
   void evaluated(const Losses& losses, double /*begun*/) override { add(history_.validation, losses.step, losses.validation); }
   void sampled(const std::optional<std::string>& text) override {

@@ -29,6 +29,8 @@ std::string log_line(const Metrics& m) {
   return line;
 }
 
+std::string loss_in_words(const Metrics& m) { return has_loss(m) ? fmt::format("loss {:.4f}", m.loss) : "no targets"; }
+
 std::string lost_in_words(const std::optional<LateRank>& late) {
   return late ? fmt::format(", {} of a step lost to rank {}", format_seconds(late->seconds), late->rank) : "";
 }

@@ -13,6 +13,8 @@ namespace lockstep::train {
 /// "step=10 loss=3.154310 dt=0.282833 ..."
 std::string log_line(const Metrics& metrics);
 /// ", 34.1 ms of a step lost to rank 3"; empty where no rank is late.
+/// "loss 1.2345"; "no targets" where none was in the step.
+std::string loss_in_words(const Metrics& m);
 std::string lost_in_words(const std::optional<LateRank>& late);
 /// The table titled "Training Legend".
 std::string legend();

@@ -25,9 +25,11 @@ std::string_view name_of(StepPart part);
 struct LoggedStep {
   std::int64_t step = 0;
   double loss = 0;
+  bool has_loss = true;              ///< false: the step had no targets, and its loss of 0 says nothing
   std::optional<double> validation;  ///< at this step; in files of older versions, at the last evaluation before
   double tokens_per_second = 0, mfu = 0, seconds = 0;
   double tokens = 0;                                 ///< of the step, all ranks
+  double all_tokens = 0;                             ///< of the run up to here; whoever reads all lines sets it
   std::array<double, kStepParts> parts = {};         ///< seconds, of all micro-batches
   std::optional<std::pair<double, double>> exposed;  ///< least and greatest over the ranks
   comm::CollectiveSeconds waited = {};               ///< of rank 0, for other ranks

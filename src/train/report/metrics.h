@@ -42,6 +42,9 @@ struct Metrics : StepResult {
   RankTimes ranks;               ///< how the ranks' times differ, in logged steps; empty for one rank
 };
 
+/// False where no rank had a target: such a step's loss of 0 says nothing.
+inline bool has_loss(const StepResult& result) { return result.targets > 0 || result.loss != 0; }
+
 /// The metrics of a step that took `dt` seconds, without what the training loop alone knows.
 Metrics measure(const Engine& engine, const StepResult& result, double dt);
 /// Turns sums over this rank's groups of samples into means over the `groups` groups of all ranks. Collective over the ranks that

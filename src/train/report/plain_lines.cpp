@@ -28,7 +28,7 @@ void PlainLines::logged(const Metrics& m) {
     const double each = (now - began_) / static_cast<double>(m.step - first_);
     left = fmt::format(", {} left", format_seconds(each * static_cast<double>(steps_ - m.step)));
   }
-  log().info(fmt::format("step {}: loss {:.4f}{}, {} tokens/s{}{}", m.step, m.loss, line_of(m.figures), format_si(m.tps),
+  log().info(fmt::format("step {}: {}{}, {} tokens/s{}{}", m.step, loss_in_words(m), line_of(m.figures), format_si(m.tps),
                          lost_in_words(m.late), left));
 }
 

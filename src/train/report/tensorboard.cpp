@@ -77,8 +77,7 @@ std::string summary_event(std::int64_t step, std::span<const Scalar> scalars) {
 
 // Scalars with tags by which TensorBoard groups them.
 std::vector<Scalar> scalars_of(const Metrics& m) {
-  std::vector<Scalar> scalars{{"loss/train", m.loss},
-                              {"optimizer/lr", m.learning_rate},
+  std::vector<Scalar> scalars{{"optimizer/lr", m.learning_rate},
                               {"optimizer/grad_norm", m.gradient_norm},
                               {"speed/tokens_per_second", m.tps},
                               {"speed/mfu", m.mfu},
@@ -87,6 +86,7 @@ std::vector<Scalar> scalars_of(const Metrics& m) {
                               {"speed/dt", m.dt},
                               {"speed/data_wait", m.data_wait},
                               {"speed/exposed_seconds", m.exposed_seconds}};
+  if (has_loss(m)) scalars.push_back({"loss/train", m.loss});
   if (m.late) scalars.push_back({"speed/lost_seconds", m.late->seconds});
   for (const auto& [purpose, all] : sent_by_purpose(m.exchanged)) {
     scalars.push_back({"exchange/" + purpose + "_sent_bytes", static_cast<double>(all.sent)});

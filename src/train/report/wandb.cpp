@@ -15,9 +15,9 @@ WandbHistory::WandbHistory(const io::Path& folder, std::int64_t step, double sta
 void WandbHistory::logged(const Metrics& m) {
   Json row;
   row.set("Training/iter", m.step - 1);
-  row.set("Training/loss", m.loss / microbatches_);
+  if (has_loss(m)) row.set("Training/loss", m.loss / microbatches_);
   row.set("Training/lr", m.learning_rate);
-  row.set("Training/loss_tot", m.loss);
+  if (has_loss(m)) row.set("Training/loss_tot", m.loss);
   row.set("Timing/iter", m.step - 1);
   const auto set_times = [&](const std::string& name, double mean) {
     row.set(name, mean);
@@ -32,7 +32,7 @@ void WandbHistory::logged(const Metrics& m) {
   row.set("Timing/samples_per_sec", m.sps);
   row.set("Timing/tokens_per_sec_per_gpu", m.tps_per_gpu);
   row.set("Timing/samples_per_sec_per_gpu", m.sps_per_gpu);
-  row.set("Loss/lossf", m.loss);
+  if (has_loss(m)) row.set("Loss/lossf", m.loss);
   row.set("Loss/mfu", m.mfu);
   row.set("Loss/iter", m.step);
   row.set("Timing/hfu", m.hfu);
