@@ -79,8 +79,10 @@ bool Trainer::evaluation_due() const {
 
 bool Trainer::sample_due() const {
   if (options_.sample_epochs == 0) return evaluation_due();
-  if (state_.step == first_step_ || !due(options_.steps_per_epoch)) return false;
-  return (state_.step / options_.steps_per_epoch - 1) % options_.sample_epochs == 0;
+  if (state_.step == first_step_ || options_.epoch_samples == 0) return false;
+  const std::int64_t done = state_.next_sample / options_.epoch_samples;
+  const bool ended = done > (state_.next_sample - parts_.engine.global_batch()) / options_.epoch_samples;
+  return ended && (done - 1) % options_.sample_epochs == 0;
 }
 
 StopCause Trainer::take_steps() {

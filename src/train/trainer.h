@@ -43,7 +43,7 @@ struct TrainerOptions {
   std::string prompt;                     ///< of the samples, as it was typed
   std::vector<std::int32_t> sample_ends;  ///< tokens that end a sample before its length, and are not in it
   LogStyle style = LogStyle::plain;       ///< determines the order of evaluations, samples and steps
-  std::int64_t steps_per_epoch = 0;       ///< 0: there are no epochs, and the style is WordPlay's
+  std::int64_t epoch_samples = 0;         ///< 0: there are no epochs, and the style is WordPlay's
   std::int64_t sample_epochs = 0;         ///< a sample after the first epoch and after every so many; 0: at evaluations
   std::int64_t max_skipped = 10;          ///< so many steps in a row with a gradient that is not finite end the run
   double peak_flops = 312e12;             ///< of this rank, for MFU

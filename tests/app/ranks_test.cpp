@@ -252,6 +252,20 @@ TEST_F(RanksCommand, LearningRatesMayGrowWithTheRanks) {
   EXPECT_DOUBLE_EQ(rate("linear"), 4 * none);
 }
 
+TEST_F(RanksCommand, AResumeOnOtherRanksKeepsWhatTheyMultiplyLearningRatesBy) {
+  const std::vector<std::string> more{"optimizer.lr_scaling=linear", "optimizer.decay_lr=false", "train.init_from=auto"};
+  const auto last_rate = [&](int ranks, int samples, int steps, std::vector<std::string> words) {
+    words.insert(words.end(), more.begin(), more.end());
+    words.push_back("train.max_iters=" + std::to_string(steps));
+    EXPECT_EQ(lockstep(on(ranks, samples, "run", words)).code, 0);
+    return lines("run").back().at("lr").number();
+  };
+  const double rate = last_rate(2, 4, 2, {});
+  EXPECT_EQ(last_rate(4, 2, 4, {}), rate);
+  EXPECT_EQ(last_rate(1, 8, 6, {}), rate);
+  EXPECT_DOUBLE_EQ(last_rate(1, 4, 8, {"train.global_batch=new", "optimizer.gas=1"}), rate / 2);
+}
+
 TEST_F(RanksCommand, EveryRankLogsWhenAsked) {
   const auto lines = [](const std::string& text) {
     std::size_t count = 0;

@@ -9,6 +9,7 @@
 
 #include "app/start/resolve.h"
 #include "app/train_command.h"
+#include "checkpoint/find.h"
 
 namespace lockstep::app {
 namespace {
@@ -114,6 +115,34 @@ TEST_F(Rasbt, AResumedRunSaysNothingTwice) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(places(lines(outcome.out, "Ep "), "Avg tok/sec"), (Lines{"Ep 2, Step 000008"}));
   EXPECT_EQ(lines(outcome.out, "Allocated memory").size(), 1U);
+}
+
+TEST_F(Rasbt, EpochsBehindAResumeAreOfItsOwnBatch) {
+  std::string tokens;
+  for (int i = 0; i < 321; ++i) tokens += {static_cast<char>(i & 255), static_cast<char>(i >> 8)};
+  io::make_folder(folder_ / "ids");  // 40 windows of 8
+  for (const char* name : {"ids/train.bin", "ids/val.bin"}) io::replace_file(folder_ / name, tokens);
+  const auto train = [&](const std::string& run, std::vector<std::string> more) {
+    more.insert(more.begin(), {"data.dir=" + (folder_ / "ids").string(), "model.vocab_size=512", "model.block_size=8",
+                               "model.batch_size=4", "sample.tokens=0"});
+    return lockstep(epochs(run, more));
+  };
+  for (const std::string run : {"larger", "smaller"}) {
+    ASSERT_EQ(train(run, {"train.max_epochs=1"}).code, 0);
+    ASSERT_EQ(checkpoint::list_checkpoints(folder_ / run).back().step, 10);
+  }
+  const Outcome larger = train("larger", {"train.init_from=resume", "train.global_batch=new", "model.batch_size=8"});
+  EXPECT_EQ(places(lines(larger.out, "Ep "), "Avg tok/sec"), (Lines{"Ep 2, Step 000012"}));
+  EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "larger").back().step, 15);
+  EXPECT_EQ(lines(larger.out, "\nAllocated").size(), 0U);
+  const Outcome smaller = train("smaller", {"train.init_from=resume", "train.global_batch=new", "model.batch_size=2"});
+  EXPECT_EQ(places(lines(smaller.out, "Ep "), "Avg tok/sec"),
+            (Lines{"Ep 2, Step 000012", "Ep 2, Step 000016", "Ep 2, Step 000020", "Ep 2, Step 000024", "Ep 2, Step 000028"}));
+  EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "smaller").back().step, 30);
+  // A third epoch, whose text ends it, and the length of the whole run.
+  const Outcome third = train("larger", {"train.init_from=resume", "train.global_batch=new", "model.batch_size=2",
+                                         "train.max_epochs=3", "log.style=plain", "sample.every=evaluations"});
+  EXPECT_NE(third.out.find("Training: 35 steps of 16 tokens (2.99 times the text)"), std::string::npos) << third.out << third.err;
 }
 
 TEST_F(Rasbt, EpochTextsGoWithWordPlaysLinesToo) {

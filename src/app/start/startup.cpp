@@ -156,7 +156,7 @@ void log_plainly(Log& log, const StartupFacts& facts, const Session& session) {
   if (facts.steps > 0 && !config.train.eval_only) {
     log.info(fmt::format("Training: {} steps of {} tokens ({:.3g} times the text), {}, seed {}{}", format_count(facts.steps),
                          format_count(each),
-                         static_cast<double>(facts.steps) * static_cast<double>(each) / static_cast<double>(text),
+                         facts.samples_seen * static_cast<double>(config.model.block_size) / static_cast<double>(text),
                          spelt(dtype_of(config)), seed_of(config), masters_text(config)));
   }
   log_layout(log, facts.settings.plan);

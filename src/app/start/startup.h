@@ -20,7 +20,8 @@ struct StartupFacts {
   const data::Corpus& corpus;
   std::string run_folder;
   std::string run_name;
-  std::int64_t steps = 0;  ///< 0: a server's run, which takes none
+  std::int64_t steps = 0;   ///< 0: a server's run, which takes none
+  double samples_seen = 0;  ///< when all steps are done
 };
 
 /// How log.style wants its lines.

@@ -76,18 +76,26 @@ struct Run {
 /// Steps of the whole run. Where the epochs of ranks differ in length, the shortest counts.
 struct Steps {
   std::int64_t all = 0;
-  std::int64_t per_epoch = 0;  ///< 0: there are no epochs
+  std::int64_t epoch_samples = 0;  ///< of all ranks; 0: there are no epochs
 };
 
-train::TrainerOptions trainer_options(const Run& run, const Steps& steps) {
+/// Where the run stands before its first step now.
+train::RunState stand_of(const Start& start) {
+  return start.resumes ? train::state_of(start.checkpoint->manifest) : train::RunState();
+}
+
+train::TrainerOptions trainer_options(const Run& run, const Steps& steps, std::int64_t batch) {
   const RunConfig& config = run.config;
-  train::TrainerOptions options = trainer_options_of(config, steps.all, run.settings().plan.dp);
+  std::int64_t ranks = run.settings().plan.dp;
+  if (run.start.resumes) ranks = kept_scaling(run.start.checkpoint->manifest, batch).value_or(ranks);
+  train::TrainerOptions options = trainer_options_of(config, steps.all, ranks);
   options.sample_ends = sample_ends(run.corpus, run.published, run.settings().model.vocabulary, run.log);
-  options.steps_per_epoch = steps.per_epoch;
+  options.epoch_samples = steps.epoch_samples;
   if (const double peak = config.train.peak_tflops ? 0 : peak_flops(run.session.runtime()); peak > 0) options.peak_flops = peak;
   options.folder = run.folder.path();
   options.started = run.call.started;
   options.run = carried(config, run.start, run.name, run.corpus, run.published, run.identity);
+  if (config.optimizer.lr_scaling != LrScaling::none) options.run.set(scaling_key, ranks);
   options.held = &run.folder.held();
   options.before_save = [&run] { run.folder.demand(run.log); };
   options.watches = run.session.leads_process();
@@ -142,24 +150,36 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
 bool as_wordplay(const Run& run) { return run.config.log.style == train::LogStyle::wordplay; }
 
 /// What rank 0 says before the first step. Collective over the session's ranks.
-void announce(const Run& run, std::int64_t steps) {
+void announce(const Run& run, const Steps& steps, std::int64_t batch) {
   const RunConfig& config = run.config;
+  const train::RunState state = stand_of(run.start);
   if (config.log.style == train::LogStyle::rasbt) {
     run.log.plain(fmt::format("Lockstep version: {}\nUsing {}\n", kVersion, name_of(run.session.runtime().device().kind)));
   }
   if (!run.call.idle.empty()) run.log.info(run.call.idle);
   if (config.log.wandb == WandbMode::offline && config.train.use_wandb && !keeps_wandb_history(config))
     run.log.info("log.wandb = offline: WANDB_DISABLED is set, so nothing is written for it");
-  const StartupFacts facts{config, run.settings(), run.corpus, run.folder.path().string(), run.name, steps};
+  const auto left = static_cast<double>(std::max<std::int64_t>(0, steps.all - state.step));
+  const StartupFacts facts{.config = config,
+                           .settings = run.settings(),
+                           .corpus = run.corpus,
+                           .run_folder = run.folder.path().string(),
+                           .run_name = run.name,
+                           .steps = steps.all,
+                           .samples_seen = static_cast<double>(state.next_sample) + left * static_cast<double>(batch)};
   as_wordplay(run) ? log_startup(run.log, facts, run.session) : log_plainly(run.log, facts, run.session);
 }
 
-/// Collective over `trainers`.
-Steps length_of_run(const RunConfig& config, const TrainingData& data, comm::Communicator& trainers) {
+/// Steps that were taken before a resume may have had fewer samples, or more. Collective over `trainers`.
+Steps length_of_run(const Run& run, const TrainingData& data, std::int64_t batch, comm::Communicator& trainers) {
+  const RunConfig& config = run.config;
   if (order_of(config) != data::Order::partition) return {.all = config.train.max_iters};
   std::int64_t per_epoch = data.steps_per_epoch();
   trainers.host().all_reduce(view(std::span(&per_epoch, 1), Shape{1}), comm::Reduction::min).wait();
-  return {.all = steps_of(config, per_epoch), .per_epoch = per_epoch};
+  Steps steps{.all = steps_of(config, per_epoch), .epoch_samples = per_epoch * batch};
+  const train::RunState state = stand_of(run.start);
+  if (config.train.max_epochs) steps.all = state.step + std::max<std::int64_t>(0, steps.all - state.next_sample / batch);
+  return steps;
 }
 
 /// What was asked for and lies behind the run's end, where only the text tells how long its epochs are.
@@ -273,7 +293,8 @@ train::RunListeners outputs_of(const Run& run, const Steps& steps, const train::
   } else if (config.log.style == train::LogStyle::plain || config.train.eval_only) {
     add(std::make_unique<train::PlainLines>(run.log, steps.all));
   } else {
-    add(std::make_unique<train::BookLines>(run.log, steps.per_epoch, engine.groups().all().size() > 1, memory));
+    add(std::make_unique<train::BookLines>(run.log, train::BookLines::Epochs{steps.epoch_samples, engine.global_batch()},
+                                           engine.groups().all().size() > 1, memory));
   }
   if (!run.session.lead()) return outputs;
   if (run.call.live && !config.train.eval_only) add(std::make_unique<train::RunBar>(run.log, steps.all));
@@ -295,9 +316,9 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   const parallel::Groups& groups = engine.groups();
   std::vector<data::Task> tasks = tasks_of(run.config, run.corpus, session.world());
   TrainingData text(run.config, run.settings(), run.corpus, session, groups.data(), run.log);
-  const Steps steps = length_of_run(run.config, text, groups.all());
+  const Steps steps = length_of_run(run, text, engine.global_batch(), groups.all());
   demand_memory({run.config, run.settings(), groups.at(), session.runtime().device(), run.made.memory}, session.world());
-  announce(run, steps.all);
+  announce(run, steps, engine.global_batch());
   warn_of_length(run, steps);
   train::TextSampler sampler(engine.share());
   Resources had = commit(run, engine, text, sampler, memories);
@@ -306,7 +327,7 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
   warn_of_no_step(run, steps, state);
   const Json references = bring_references(run.config, run.start, run.corpus, run.identity, text, engine, session, run.log);
-  train::TrainerOptions options = trainer_options(run, steps);
+  train::TrainerOptions options = trainer_options(run, steps, engine.global_batch());
   options.hosts = quiet_hosts(session, groups.all());
   if (makes_copies(run.config)) options.copies = copy_place(run.folder.path(), groups.all());
   if (options.copies) run.log.info(describe(*options.copies));
@@ -338,7 +359,7 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   const Run run = open_run(std::move(config), call, roles, session, log);
   if (roles.serves()) {
     demand_memory({run.config, run.settings(), {}, session.runtime().device(), run.made.memory, true}, session.world());
-    announce(run, 0);
+    announce(run, {}, 0);
     roles.serve(run.settings(), session, *run.ops, call.started);
     return {};
   }

@@ -1,5 +1,7 @@
 #include "app/train/trainer_options.h"
 
+#include "base/json.h"
+
 namespace lockstep::app {
 namespace {
 
@@ -18,7 +20,12 @@ train::LrSchedule schedule_of(const RunConfig& config, std::int64_t max_iters, s
 
 }  // namespace
 
-train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t max_iters, std::int64_t replicas) {
+std::optional<std::int64_t> kept_scaling(const checkpoint::Manifest& manifest, std::int64_t batch) {
+  const Json* kept = manifest.run.is_object() ? manifest.run.find(scaling_key) : nullptr;
+  return kept != nullptr && manifest.global_batch == batch ? std::optional(kept->integer()) : std::nullopt;
+}
+
+train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t max_iters, std::int64_t scaling) {
   train::TrainerOptions options;
   options.max_iters = max_iters;
   options.log_interval = config.train.log_interval;
@@ -27,7 +34,7 @@ train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t m
   options.checkpoint_seconds = config.checkpoint.seconds;
   options.saves_beside = config.checkpoint.async.value_or(false);
   options.eval_only = config.train.eval_only;
-  options.schedule = schedule_of(config, max_iters, replicas);
+  options.schedule = schedule_of(config, max_iters, scaling);
   options.sample = {.tokens = config.sample.tokens,
                     .temperature = config.sample.temperature,
                     .top_k = config.sample.top_k.value_or(0),

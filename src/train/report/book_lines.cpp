@@ -40,7 +40,10 @@ std::string memory_lines(const MemoryUse& memory) {
                      static_cast<double>(memory.committed) / gib);
 }
 
-void BookLines::started(const RunState& /*state*/) { rates_.start(now_seconds()); }
+void BookLines::started(const RunState& state) {
+  begun_ = state;
+  rates_.start(now_seconds());
+}
 
 void BookLines::step_done(const Metrics& m) {
   LogLines::step_done(m);
@@ -48,7 +51,8 @@ void BookLines::step_done(const Metrics& m) {
 }
 
 void BookLines::evaluated(const Losses& losses, double begun) {
-  const std::int64_t epoch = (losses.step - 1) / steps_per_epoch_ + 1;
+  const std::int64_t first_sample = begun_.next_sample + (losses.step - 1 - begun_.step) * epochs_.step;  // of the last step
+  const std::int64_t epoch = first_sample / epochs_.length + 1;
   log().plain(progress_line(losses, epoch, rates_.mark(begun), several_ranks_));
 }
 

@@ -46,13 +46,13 @@ std::string memory_lines(const MemoryUse& memory);
 
 class BookLines final : public LogLines {
  public:
+  /// In samples of all ranks.
+  struct Epochs {
+    std::int64_t length = 1, step = 1;
+  };
   /// `memory` is this rank's. The log outlives the object.
-  BookLines(Log& log, std::int64_t steps_per_epoch, bool several_ranks, const MemoryUse& memory)
-      : LogLines(log, {}),
-        steps_per_epoch_(steps_per_epoch),
-        several_ranks_(several_ranks),
-        memory_(memory),
-        rates_(several_ranks) {}
+  BookLines(Log& log, const Epochs& epochs, bool several_ranks, const MemoryUse& memory)
+      : LogLines(log, {}), epochs_(epochs), several_ranks_(several_ranks), memory_(memory), rates_(several_ranks) {}
   void started(const RunState& state) override;
   void step_done(const Metrics& m) override;
   void logged(const Metrics& /*m*/) override {}
@@ -60,7 +60,8 @@ class BookLines final : public LogLines {
   void sampled(const std::optional<std::string>& text) override;
 
  private:
-  std::int64_t steps_per_epoch_;
+  Epochs epochs_;
+  RunState begun_;  // where this start of the run began
   bool several_ranks_;
   MemoryUse memory_;
   TokenRates rates_;
