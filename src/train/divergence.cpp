@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "checkpoint/find.h"
 #include "comm/text.h"
 #include "tensor/finite.h"
 
@@ -58,6 +61,25 @@ std::string first_of(Engine& engine, const parallel::TrainingState::Use& use, Te
   return {};
 }
 
+bool is_good(const checkpoint::Found& found) {
+  return found.manifest && found.manifest->validation_loss && std::isfinite(*found.manifest->validation_loss);
+}
+
+/// How to go on: where the newest checkpoint was not evaluated, a resume may diverge again.
+std::string remedy_with(const io::Path& run) {
+  const std::vector<checkpoint::Found> saved = checkpoint::list_checkpoints(run);
+  const auto good = std::ranges::find_if(saved.rbegin(), saved.rend(), is_good);
+  if (saved.empty()) return "start again with a lower optimizer.learning_rate";
+  if (good == saved.rend() || good == saved.rbegin()) {
+    return fmt::format("go on from {} with a lower optimizer.learning_rate and train.init_from=resume",
+                       saved.back().folder.string());
+  }
+  return fmt::format(
+      "the last checkpoint with a validation loss is {0}: start a run of its own from it, with a lower optimizer.learning_rate "
+      "and train.init_from={0}",
+      good->folder.string());
+}
+
 }  // namespace
 
 std::string first_weight_not_finite(Engine& engine) { return first_of(engine, {}, &parallel::StateRange::master); }
@@ -66,14 +88,13 @@ std::string first_gradient_not_finite(Engine& engine) {
   return first_of(engine, {.gradients = true}, &parallel::StateRange::gradient);
 }
 
-Problem divergence_of(Engine& engine, std::int64_t step, const std::string& what) {
+Problem divergence_of(Engine& engine, std::int64_t step, const std::string& what, const io::Path& run) {
   std::string where = first_weight_not_finite(engine);
   if (!where.empty()) where = fmt::format("; the first weight that is not finite is in {}", where);
   if (where.empty()) where = first_gradient_not_finite(engine);
   if (!where.empty() && where.front() != ';') where = fmt::format("; the first gradient that is not finite is that of {}", where);
   return {fmt::format("the run has diverged at step {}: {}{}", step, what, where),
-          "go on from the last checkpoint, whose weights are finite, with a lower optimizer.learning_rate and "
-          "train.init_from=resume; where there is none, start again with one"};
+          engine.groups().lead() ? remedy_with(run) : ""};
 }
 
 }  // namespace lockstep::train

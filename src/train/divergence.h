@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "io/file.h"
 #include "train/engine.h"
 
 namespace lockstep::train {
@@ -16,7 +17,8 @@ std::string first_weight_not_finite(Engine& engine);
 /// As first_weight_not_finite(), of the last step's gradients. It sees the gradients that the ranks still hold.
 std::string first_gradient_not_finite(Engine& engine);
 
-/// The Problem of a run that ends itself after `step` steps because of `what`. Collective over the engine's ranks.
-Problem divergence_of(Engine& engine, std::int64_t step, const std::string& what);
+/// The Problem of a run that ends itself after `step` steps because of `what`. `run`: its folder, whose checkpoints rank 0 looks
+/// at for the remedy. Collective over the engine's ranks.
+Problem divergence_of(Engine& engine, std::int64_t step, const std::string& what, const io::Path& run);
 
 }  // namespace lockstep::train

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "base/timer.h"
@@ -243,7 +244,17 @@ bool Trainer::collect() {
   if (evaluated_ != state_.step) state_.validation_loss.reset();
   const bool finite = first_weight_not_finite(parts_.engine).empty();
   if (!finite) end_diverged("a weight has no finite value");
-  return finite;
+  if (!finite || sound()) return finite;
+  parts_.log.warning(fmt::format("step {}: nothing is saved while the loss or the gradient is not finite", state_.step));
+  saved_at_ = now_seconds();
+  return false;
+}
+
+bool Trainer::sound() const {
+  const bool evaluated = !losses_ || (std::isfinite(losses_->train) && std::isfinite(losses_->validation));
+  std::int64_t bad = skipped_ == 0 && evaluated ? 0 : 1;
+  parts_.engine.groups().all().host().all_reduce(view(std::span(&bad, 1), Shape{1}), comm::Reduction::max).wait();
+  return bad == 0;
 }
 
 void Trainer::copy() {
@@ -293,7 +304,9 @@ void Trainer::tell_save(const checkpoint::SaveReport& report) {
   tell(&RunListener::saved, report, beside);
 }
 
-void Trainer::end_diverged(const std::string& what) { end_.diverged = divergence_of(parts_.engine, state_.step, what); }
+void Trainer::end_diverged(const std::string& what) {
+  end_.diverged = divergence_of(parts_.engine, state_.step, what, options_.folder);
+}
 
 void Trainer::one_step() {
   tell(&RunListener::step_begins, state_.step);

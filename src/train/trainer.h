@@ -93,8 +93,11 @@ class Trainer {
   void copy();
   /// Whether the run's folder is in its place, and collect() is true.
   bool ready_to_save();
-  /// Whether all that a save reads is here and in order. Weights that are not finite are not saved: the run has diverged.
+  /// Whether all that a save reads is here and in order. Weights that are not finite are not saved: the run has diverged. Nor are
+  /// those that gave no finite loss or gradient, which would take the place of good ones.
   bool collect();
+  /// Whether the last gradient and the last evaluation are finite, on all ranks. Collective.
+  bool sound() const;
   /// Waits until the save that goes on beside training is durable. Collective.
   void finish_save();
   void tell_save(const checkpoint::SaveReport& report);

@@ -50,17 +50,38 @@ TEST_F(DivergedRun, WithParameterServersToo) {
 
 TEST_F(DivergedRun, GoesOnFromItsLastCheckpoint) {
   ASSERT_EQ(lockstep(words("a", {"train.max_iters=4"})).code, 0);
-  EXPECT_EQ(lockstep(words("a", too_fast({"train.init_from=resume", "train.max_skipped=3", "checkpoint.interval=100"}))).code,
-            kDiverged);
+  // Evaluations and saves come while gradients are not finite.
+  const Outcome diverged = lockstep(words("a", too_fast({"train.init_from=resume", "train.eval_interval=2"})));
+  EXPECT_EQ(diverged.code, kDiverged);
   EXPECT_EQ(saved("a"), std::vector<std::int64_t>{4});
+  EXPECT_NE(diverged.out.find("nothing is saved while the loss or the gradient is not finite"), std::string::npos)
+      << diverged.out;
+  EXPECT_NE(diverged.err.find("go on from " + (folder_ / "a/checkpoints/step_4").string() + " with a lower"), std::string::npos)
+      << diverged.err;
   const Outcome outcome =
       lockstep(words("a", {"train.init_from=resume", "optimizer.learning_rate=1e-4", "optimizer.weight_decay=0.1"}));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(checkpoint::list_checkpoints(folder_ / "a").back().manifest->validation_loss.has_value());  // a number
 }
 
+// The step that spoils the weights has a finite gradient itself.
+TEST_F(DivergedRun, NamesTheLastCheckpointThatWasEvaluated) {
+  const Outcome none = lockstep(words("b", too_fast({"train.max_skipped=3"})));
+  EXPECT_NE(none.err.find("start again with a lower optimizer.learning_rate"), std::string::npos) << none.err;
+  ASSERT_EQ(lockstep(words("a", {"train.max_iters=4"})).code, 0);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const Outcome outcome =
+        lockstep(words("a", too_fast({"train.init_from=resume", "train.max_skipped=3", "checkpoint.interval=1"})));
+    EXPECT_EQ(outcome.code, kDiverged);
+    EXPECT_EQ(saved("a"), (std::vector<std::int64_t>{4, 5}));
+    EXPECT_NE(outcome.err.find("train.init_from=" + (folder_ / "a/checkpoints/step_4").string()), std::string::npos)
+        << outcome.err;
+  }
+}
+
 TEST_F(DivergedRun, FewSkippedStepsAreLeftOutAlone) {
   EXPECT_EQ(lockstep(words("a", too_fast({"train.max_iters=8", "train.max_skipped=9"}))).code, 0);
+  EXPECT_TRUE(saved("a").empty());
 }
 
 // A large weight that decays by far more than itself.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,7 +62,9 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
   if (history.stopped && nothing) {
     add("Stopped:     {}, before the first step: there is nothing to save. The same command begins anew\n", *history.stopped);
   } else if (history.stopped) {
-    add("Stopped:     {}; everything is saved. Go on with:\n             {}\n", *history.stopped, going_on(folder, session));
+    const bool sound = last.finite && (history.validation.y.empty() || std::isfinite(history.validation.y.back()));
+    add("Stopped:     {}; {} saved. Go on with:\n             {}\n", *history.stopped,
+        sound ? "everything is" : "what gave a finite loss and gradient is", going_on(folder, session));
   } else {
     std::vector<std::string> generate{"generate", folder.string()};
     if (config.sample.prompt != "\n") generate.insert(generate.end(), {"--prompt", config.sample.prompt});
