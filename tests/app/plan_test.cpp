@@ -36,6 +36,19 @@ TEST(Plan, ComparesAllSchedules) {
   EXPECT_NE(text.find("\ndualpipe-v optimizer.gas = 12: schedule dualpipe-v needs at least 2"), std::string::npos) << text;
 }
 
+TEST(Plan, AComparisonRefusesWhatADrawingDoes) {
+  for (const char* kind : {"--csv", "--json"})
+    EXPECT_NE(refusal({"compare", kind, "parallel.pp=1", "optimizer.gas=8"}).find("one rank has no pipeline to draw"),
+              std::string::npos);
+  const std::string file = refusal({"compare", "parallel.schedule=file:i.csv"});
+  EXPECT_NE(file.find("parallel.schedule = file:i.csv: compare has a line for each schedule"), std::string::npos) << file;
+  EXPECT_NE(file.find("lockstep plan draw parallel.schedule=file:i.csv"), std::string::npos) << file;
+  const std::string one = told({"compare", "parallel.virtual_stages=1"});
+  EXPECT_NE(one.find("interleaved parallel.virtual_stages = 1: schedule interleaved has at least two chunks"), std::string::npos)
+      << one;
+  EXPECT_NE(one.find("\nzb-v 2 "), std::string::npos) << one;
+}
+
 TEST(Plan, WritesAPictureAndATableThatItReads) {
   const TempFolder folder;
   const std::string svg = (folder / "s.svg").string(), csv = (folder / "s.csv").string();

@@ -27,7 +27,7 @@ struct Options {
 /// What the settings ask for; empty: not said.
 struct Wish {
   std::optional<int> ranks, chunks, microbatches;
-  std::string schedule = "1f1b";
+  std::optional<std::string> schedule;
 };
 
 struct Drawn {
@@ -38,14 +38,15 @@ struct Drawn {
   int chunks() const { return map.stages() / map.ranks(); }
 };
 
-/// What both questions are asked by.
-void declare(AnswerLine& line, Options& options) {
+/// What both questions are asked by. `schedule`: the help on parallel.schedule; empty: it is not asked for.
+void declare(AnswerLine& line, Options& options, std::string_view schedule = "") {
   line.option("--times", options.times, "F,I,W",
               "how long a micro-batch takes on a rank: forward, gradients of inputs, gradients of weights");
+  std::vector<std::string> names{"parallel.pp=", "parallel.virtual_stages=", "optimizer.gas="};
+  if (!schedule.empty()) names.emplace_back("parallel.schedule=");
   line.overrides(options.settings,
-                 "parallel.pp=N (4), parallel.schedule=NAME (1f1b) or file:TABLE.csv, parallel.virtual_stages=N, optimizer.gas=N "
-                 "micro-batches (8)",
-                 {"parallel.pp=", "parallel.schedule=", "parallel.virtual_stages=", "optimizer.gas="});
+                 fmt::format("parallel.pp=N (4), {}parallel.virtual_stages=N, optimizer.gas=N micro-batches (8)", schedule),
+                 std::move(names));
 }
 
 std::optional<double> positive_number(std::string_view text) {
@@ -92,6 +93,7 @@ Wish wish_of(const std::vector<std::string>& settings) {
       problems.push_back({fmt::format("{}: must be a whole number from 1 to {}", setting, known->most), name + "=8"});
     }
   }
+  if (wish.ranks == 1) problems.push_back({"parallel.pp = 1: one rank has no pipeline to draw", "parallel.pp=4"});
   if (!problems.empty()) throw UserError(std::move(problems));
   return wish;
 }
@@ -122,17 +124,17 @@ Drawn drawn(const layout::NamedSchedule& schedule, const layout::PipelineShape& 
 }
 
 Drawn what_to_draw(const Wish& wish) {
-  if (const auto file = schedule_file(wish.schedule)) return from_file(wish, *file);
-  const layout::NamedSchedule* schedule = layout::find_schedule(wish.schedule);
+  const std::string name = wish.schedule.value_or("1f1b");
+  if (const auto file = schedule_file(name)) return from_file(wish, *file);
+  const layout::NamedSchedule* schedule = layout::find_schedule(name);
   if (schedule == nullptr) {
     std::vector<std::string_view> names;
     for (const layout::NamedSchedule& each : layout::schedules()) names.push_back(each.name);
-    throw UserError(fmt::format("parallel.schedule = {}: there is no such schedule", wish.schedule),
+    throw UserError(fmt::format("parallel.schedule = {}: there is no such schedule", name),
                     fmt::format("one of {}, or file:TABLE.csv", fmt::join(names, ", ")));
   }
   const layout::PipelineShape shape = shape_of(wish, *schedule);
   std::vector<Problem> problems = check(*schedule, shape);
-  if (shape.ranks == 1) problems.push_back({"parallel.pp = 1: one rank has no pipeline to draw", "parallel.pp=4"});
   if (!problems.empty()) throw UserError(std::move(problems));
   return drawn(*schedule, shape);
 }
@@ -165,6 +167,10 @@ std::string subtitle_of(const Costs& costs) {
 }
 
 Table comparison_of(const Wish& wish, const layout::PassSeconds& seconds) {
+  if (wish.schedule) {
+    throw UserError(fmt::format("parallel.schedule = {}: compare has a line for each schedule that has a name", *wish.schedule),
+                    fmt::format("leave it out, or lockstep plan draw parallel.schedule={}", *wish.schedule));
+  }
   Table table({{"schedule", "schedule"},
                {"chunks", "chunks"},
                {"time", "time", "{:.4g}"},
@@ -174,7 +180,7 @@ Table comparison_of(const Wish& wish, const layout::PassSeconds& seconds) {
                {"refusal"}});
   for (const layout::NamedSchedule& schedule : layout::schedules()) {
     layout::PipelineShape shape = shape_of(wish, schedule);
-    if (!check(schedule, shape).empty()) shape.chunks = usual_chunks(schedule, shape.ranks);
+    if (schedule.chunks != layout::NamedSchedule::Chunks::several) shape.chunks = usual_chunks(schedule, shape.ranks);
     if (const std::vector<Problem> problems = check(schedule, shape); !problems.empty()) {
       const Cell none(nullptr, "");
       table.row({schedule.name, none, none, none, none, none, problems.front().message});
@@ -196,7 +202,7 @@ int plan_draw(const Arguments& arguments) {
   AnswerLine line("plan draw",
                   "Draw the schedule of a pipeline: what each rank does when, who waits, and what it costs. Nothing is trained, "
                   "and no rank is needed.");
-  declare(line, options);
+  declare(line, options, "parallel.schedule=NAME (1f1b) or file:TABLE.csv, ");
   line.option("--svg", svg, "FILE", "the picture as a file too");
   line.option("--csv", csv, "FILE", "the passes as PyTorch's action table too");
   line.count("--columns", columns, "N", "width of the terminal; longer schedules go on below", 20, 10000);
