@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "app/plan_command.h"
+#include "app/start/resources.h"
 #include "base/error.h"
 #include "io/file.h"
 #include "support/temp_folder.h"
@@ -148,6 +149,43 @@ TEST(Plan, MemoryByTheRuleStandsBesideOurOwn) {
   const std::string small = told({"memory", "default", "--seq", "16"});
   EXPECT_EQ(small.find(" GiB"), std::string::npos) << "of a small model each row has its own unit: " << small;
   EXPECT_NE(told({"memory", "gpt2", "--copies", "1e30"}).find(" EiB"), std::string::npos);
+}
+
+TEST(Plan, ARecipesVocabularyIsSaidWithWhereItIsFrom) {
+  const TempFolder folder;
+  const std::string recipe = (folder / "small.toml").string(), data = (folder / "data").string();
+  io::replace_file(recipe, "[model]\nn_layer = 2\nn_embd = 64\nn_head = 2\nblock_size = 8\n[data]\ndir = \"" + data + "\"\n");
+  const std::vector<Arguments> questions{{"simulate", recipe}, {"search", recipe, "a100", "--gpus", "1"}, {"memory", recipe}};
+  for (const Arguments& question : questions) {
+    EXPECT_NE(printed(question).find("vocabulary: 50,304 tokens, for no prepared text is in " + data +
+                                     "; vocab_size = N under [model] of a recipe says another\n"),
+              std::string::npos)
+        << question[0];
+  }
+  io::make_folders(data);
+  io::replace_file(data + "/tokens.json",
+                   R"({"format": "lockstep-tokens", "version": 1, "tokenizer": {}, "vocabulary": 13, "dtype": "uint16",
+                       "characters": 40, "files": {}})");
+  for (const Arguments& question : questions)
+    EXPECT_NE(printed(question).find("vocabulary: 13 tokens, which the text in " + data + " has;"), std::string::npos)
+        << question[0];
+  EXPECT_NE(printed({"memory", "gpt2"}).find("vocabulary: 50,304 tokens, for a text decides this preset's;"), std::string::npos);
+  EXPECT_EQ(printed({"memory", "llama3_8B"}).find("vocabulary:"), std::string::npos);
+}
+
+TEST(Plan, ARunsVocabularyIsTheOneThatItHad) {
+  const TempFolder folder;
+  const std::string recipe = (folder / "config.toml").string();
+  io::replace_file(recipe, "[model]\nn_layer = 2\nn_embd = 64\nn_head = 2\nblock_size = 8\n");
+  write_resources(folder.path(), {.vocabulary = 77});
+  for (const std::string& name : {recipe, folder.path().string()}) {
+    for (const char* question : {"simulate", "memory"})
+      EXPECT_NE(printed({question, name}).find("vocabulary: 77 tokens, which its run had;"), std::string::npos)
+          << question << name;
+  }
+  io::replace_file(recipe, io::read_file(recipe) + "vocab_size = 80\n");
+  EXPECT_EQ(printed({"simulate", recipe}).find("vocabulary:"), std::string::npos);
+  EXPECT_NE(printed({"simulate", recipe, "--json"}).find("\"vocabulary\":80"), std::string::npos);
 }
 
 TEST(Plan, AdviceHasAnswerReasonAndSettings) {

@@ -18,14 +18,14 @@ struct ProductsAsked {
 };
 
 struct AdviceCase {
-  std::string model;
+  std::string model, note;
   planner::Machine machine;
   planner::ProductCase products;
 };
 
 AdviceCase advice_case(const ProductsAsked& asked) {
   const NamedModel named = named_model(asked.model, asked.positions);
-  AdviceCase advice{.model = named.name, .machine = named_machine(asked.machine, 0), .products = {}};
+  AdviceCase advice{.model = named.name, .note = named.note, .machine = named_machine(asked.machine, 0), .products = {}};
   advice.products.model = named.model();
   if (advice.machine.units == 0)
     throw UserError(fmt::format("--machine {}: units = 0: it computes products without tiles and waves", asked.machine),
@@ -69,7 +69,8 @@ Table product_table(const AdviceCase& advice) {
 Answer advise(const AdviceCase& advice) {
   const planner::ProductCase& of = advice.products;
   Answer answer;
-  answer.facts({{"model", advice.model}, {"machine", advice.machine.name}});
+  answer.say(advice.note);
+  answer.facts({{"model", advice.model}, {"vocabulary", of.model.vocabulary}, {"machine", advice.machine.name}});
   answer.say(fmt::format("{} on {} ({} units): products of a forward pass of {} x {} tokens{}\n\n", advice.model,
                          advice.machine.name, advice.machine.units, of.microbatch.samples, of.microbatch.positions,
                          of.tensor == 1 ? "" : fmt::format(" on one of {} ranks a layer", of.tensor)));

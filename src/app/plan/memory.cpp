@@ -42,15 +42,20 @@ int plan_memory(const Arguments& arguments) {
                   "Activations of one device in bf16, with recomputation of whole layers and without. The rule of thumb counts "
                   "copies of the hidden states. Beside it stands what a run of this program declares. Its logits are made a "
                   "chunk of tokens at a time, and fewer copies are kept.");
-  line.positional("MODEL", name, "preset, recipe.toml, published model's folder or config.json", true, {"--model"});
+  line.positional("MODEL", name, "preset, recipe.toml, folder of a run or of a published model, or config.json", true,
+                  {"--model"});
   line.count("--seq", positions, "T", "positions of a sample; 0: as many as the model's context has", 0, most);
   line.count("--micro-batch", samples, "N", "samples", 1, most);
   line.positive("--copies", copies, "N", "of the hidden states that a layer works with: 24 (SmolLM2) to 48 (Gemma)");
   line.note("example:\n  lockstep plan memory llama3_8B --seq 32768 --micro-batch 1");
   line.ask_csv();
   if (!line.read(arguments)) return 0;
+  NamedModel named;
   arch::ModelConfig model;
-  line.collect([&] { model = named_model(name, positions).model(); });
+  line.collect([&] {
+    named = named_model(name, positions);
+    model = named.model();
+  });
   if (line.problems().empty())
     line.problems() = arch::check(model, arch::StepSizes{.samples = samples, .positions = model.block_size});
   line.check();
@@ -67,7 +72,8 @@ int plan_memory(const Arguments& arguments) {
   table.row({"by the rule", cell(rule.with_recompute()), cell(rule.without())});
   table.row({"as a run of ours declares", cell(full), cell(none)});
   Answer answer;
-  answer.facts({{"model", name}, {"samples", samples}, {"positions", model.block_size}});
+  answer.say(named.note);
+  answer.facts({{"model", name}, {"vocabulary", model.vocabulary}, {"samples", samples}, {"positions", model.block_size}});
   answer.table("activations", table);
   line.print(answer);
   return 0;

@@ -76,14 +76,14 @@ int plan_simulate(const Arguments& arguments) {
       "plan simulate",
       "A recipe's step on a machine, without either: passes of every rank of the pipeline, and how memory goes up and "
       "down.");
-  line.positional("RECIPE", file, "a .toml file, as lockstep train --config takes it");
+  line.positional("RECIPE", file, "a .toml file, as lockstep train --config takes it, or a run's folder");
   line.option("--machine", named, "NAME|FILE", machine_names());
   line.count("--nodes", nodes, "N", "of the machine; 0: as many as the recipe's degrees need", 0);
   line.choice("--system", system, system_names(), "whose kernels, overlap and memory: docs/planner.md tells of each");
   line.option("--trace", trace, "OUT.json", "the step for chrome://tracing or Perfetto");
   line.note("example:\n  lockstep plan simulate winner.toml --machine a100 --nodes 128 --trace step.json");
   if (!line.read(arguments)) return 0;
-  line.demand(file.ends_with(".toml"), fmt::format("{}: not a recipe", file),
+  line.demand(file.ends_with(".toml") || io::exists(io::Path(file) / "config.toml"), fmt::format("{}: not a recipe", file),
               "a .toml file, as plan search --out F.toml writes it");
   line.collect([&] { demand_output("--trace", trace, is_own_trace); });
   line.check();
@@ -98,6 +98,7 @@ int plan_simulate(const Arguments& arguments) {
   Answer answer;
   answer.say(fmt::format("{} on {}: {} x {} devices, {}\n", visible(file), visible(machine.name), machine.nodes, machine.devices,
                          layout));
+  answer.say(recipe.note);
   answer.say(caveat(work));
   answer.say(
       fmt::format("step {}: passes {} (ranks of the pipeline wait {:.1f} %), sums over ranks that nothing hides {}, update {}\n",
@@ -105,6 +106,7 @@ int plan_simulate(const Arguments& arguments) {
                   format_seconds(step.end.replicas), format_seconds(step.end.optimizer)));
   answer.facts({{"machine", machine.name},
                 {"system", system},
+                {"vocabulary", work.model.vocabulary},
                 {"ranks", machine.ranks()},
                 {"layout", layout},
                 {"step_seconds", step.seconds()},

@@ -225,6 +225,7 @@ int plan_read(const Arguments& arguments) {
   const std::string layout = layout_of_job(work, candidate);
   Answer answer;
   answer.say(fmt::format("{}, {} {}\n{}\n", visible(options.file), job.form, asked_text(question), layout));
+  answer.say(model.note);
   for (const std::string& note : job.notes) answer.say(fmt::format("{}\n", visible(note)));
   answer.facts({{"file", options.file},
                 {"form", job.form},

@@ -202,9 +202,13 @@ int plan_search(const Arguments& arguments) {
   const bool own = is_own(work.system);
   answer.say(fmt::format("{} {}, {}\n{} layouts looked at\n\n", visible(model.name), asked_text(question), options.dtype,
                          format_count(result.legal)));
+  answer.say(model.note);
   answer.say(caveat(work));
-  answer.facts(
-      {{"machine", work.machine.name}, {"ranks", work.machine.ranks()}, {"model", model.name}, {"layouts", result.legal}});
+  answer.facts({{"machine", work.machine.name},
+                {"ranks", work.machine.ranks()},
+                {"model", model.name},
+                {"vocabulary", work.model.vocabulary},
+                {"layouts", result.legal}});
   answer.table("best", table_of(question, result.best));
   answer.say("\nthe best of each kind, and why it is not the fastest:\n");
   answer.table("families", families_of(question, result));
