@@ -126,6 +126,42 @@ TEST_F(DeepSpeedTest, AutoTakesWhatTheSettingsSay) {
   EXPECT_TRUE(mentions(found.warnings, "straight line"));
 }
 
+TEST_F(DeepSpeedTest, WhatTheFileLeavesOutIsAsInDeepSpeed) {
+  const Resolved sgd = resolved(R"({"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "SGD", "params": {"lr": 0.01}}})");
+  EXPECT_EQ(sgd.config.optimizer.momentum, 0);
+  EXPECT_EQ(sgd.config.optimizer.weight_decay, 0);
+  EXPECT_EQ(sgd.config.optimizer.grad_clip, 1) << "GRADIENT_CLIPPING_DEFAULT of DeepSpeed 0.19";
+  EXPECT_EQ(sgd.config.train.warmup_iters, app::RunConfig().train.warmup_iters);
+  EXPECT_TRUE(mentions(sgd.notes,
+                       "what the file leaves out is as in DeepSpeed: optimizer.weight_decay = 0.0 "
+                       "(optimizer.params.weight_decay), optimizer.momentum = 0.0 (optimizer.params.momentum)"));
+  EXPECT_TRUE(mentions(sgd.warnings, "no scheduler, so the learning rate follows train.warmup_iters"));
+  const Resolved adam = resolved(R"({"optimizer": {"type": "AdamW"}, "scheduler": {"type": "WarmupLR"}})");
+  EXPECT_EQ(adam.config.optimizer.learning_rate, 1e-3);
+  EXPECT_EQ(adam.config.optimizer.min_lr, 1e-3);
+  EXPECT_EQ(adam.config.optimizer.beta1, 0.9);
+  EXPECT_EQ(adam.config.optimizer.beta2, 0.999);
+  EXPECT_EQ(adam.config.optimizer.weight_decay, 0);
+  EXPECT_EQ(adam.config.train.warmup_iters, 1000);
+  EXPECT_FALSE(mentions(adam.warnings, "no scheduler"));
+  EXPECT_EQ(resolved(R"({"optimizer": {"type": "Adam", "params": {"torch_adam": true}}})").config.optimizer.weight_decay, 0.01);
+  EXPECT_EQ(resolved(R"({"optimizer": {"type": "Adam", "params": {"betas": "auto"}}})").config.optimizer.beta2, 0.95);
+}
+
+TEST_F(DeepSpeedTest, SettingsStandAboveWhatTheFileLeavesOut) {
+  const char* file = R"({"optimizer": {"type": "AdamW"}, "scheduler": {"type": "WarmupLR"}})";
+  const Resolved found = resolved(file, {"optimizer.beta2=0.95", "optimizer.learning_rate=2e-3", "train.warmup_iters=5"});
+  EXPECT_EQ(found.config.optimizer.beta2, 0.95);
+  EXPECT_EQ(found.config.optimizer.learning_rate, 2e-3);
+  EXPECT_EQ(found.config.train.warmup_iters, 5);
+  EXPECT_FALSE(mentions(found.notes, "beta2"));
+  const std::string run = folder_ / "run";
+  io::make_folders(run);
+  io::replace_file(run + "/config.toml", "[optimizer]\nbeta2 = 0.9\n");
+  const Resolved resumed = resolved(file, {"log.dir=" + run, "train.init_from=resume"});
+  EXPECT_EQ(resumed.config.optimizer.beta2, 0.9) << "the run goes on with what it had";
+}
+
 TEST_F(DeepSpeedTest, WithoutAFileTheBackendMeansBf16AndZero1) {
   const app::RunConfig config = resolve({.files = {}, .overrides = {"train.backend=ds"}}).config;
   EXPECT_EQ(app::dtype_of(config), DType::bf16);

@@ -93,7 +93,7 @@ void apply_preset(app::RunConfig& config, const Setting& setting, std::vector<Pr
 
 // Settings from where they come from, each over those before it.
 struct Layers {
-  std::optional<DeepSpeed> backend;  // what train.backend stands for
+  std::optional<DeepSpeed> backend;  // what train.backend stands for, or DeepSpeed takes where its file is silent
   std::string own;                   // the file of the run that goes on; empty when there is none
   std::optional<DeepSpeed> deepspeed;
   const std::vector<std::string>& files;
@@ -147,6 +147,8 @@ std::vector<Problem> take_deepspeed(Resolved& resolved, const DeepSpeed& file, s
   std::vector<Problem> problems = file.problems;
   settle_schedule(resolved.config, file);
   if (ranks) append(problems, settle_batch(resolved.config, file, app::replicas_of(resolved.config, *ranks)));
+  if (const std::string taken = taken_unsaid(resolved.config, file); !taken.empty())
+    resolved.notes.push_back(fmt::format("{}: {}", *resolved.config.train.ds_config_path, taken));
   for (std::string& line : overruled(resolved.config, file)) resolved.warnings.push_back(std::move(line));
   resolved.warnings.insert(resolved.warnings.end(), file.notes.begin(), file.notes.end());
   if (!file.idle.empty()) {
@@ -331,8 +333,12 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   append(problems, assign_all(unsaid, layers.nanogpt.defaults));
   Resolved resolved{.config = unsaid, .warnings = {}, .notes = {}};
   std::vector<Problem> found = apply(resolved.config, layers);
-  if (resolved.config.train.ds_config_path) layers.deepspeed = read_deepspeed_file(resolved.config.train);
-  if (!layers.deepspeed && find_backend(resolved.config.train.backend).deepspeed) layers.backend = deepspeed_defaults();
+  if (resolved.config.train.ds_config_path) {
+    layers.deepspeed = read_deepspeed_file(resolved.config.train);
+    layers.backend.emplace().assignments = layers.deepspeed->unsaid;
+  } else if (find_backend(resolved.config.train.backend).deepspeed) {
+    layers.backend = deepspeed_defaults();
+  }
   layers.own = own_settings(resolved.config, !sources.files.empty() || !sources.nanogpt.empty(), problems);
   if (!layers.own.empty()) {
     resolved.warnings.push_back(fmt::format("Resuming with the settings of {} and, on top, those given here", layers.own));

@@ -131,11 +131,32 @@ class Reader {
     }
   }
 
+  /// Unless the file has the option, if only as "auto".
+  void unsaid(const Json& file, std::string_view option, std::string_view key, double value) {
+    if (find_value(file, option) != nullptr) return;
+    const bool counts = key == "train.warmup_iters";
+    found_.unsaid.push_back({std::string(option), std::string(key), counts ? whole(Json(value)) : Json(value)});
+  }
+
   void optimizer(const Json& file) {
     const Json* type = find_value(file, "optimizer.type");
     if (type == nullptr || !type->is_string()) return;
     const std::string& name = type->string();
-    if (name == "SGD") return assign("optimizer.type", "optimizer.name", "sgd");
+    // Defaults of torch.optim's SGD and AdamW (2.x), and of DeepSpeed's FusedAdam and DeepSpeedCPUAdam (0.19).
+    const Json* torch_adam = find_value(file, "optimizer.params.torch_adam");
+    const bool of_torch = name != "SGD" && torch_adam != nullptr && torch_adam->is_bool() && torch_adam->boolean();
+    unsaid(file, "optimizer.params.lr", "optimizer.learning_rate", 1e-3);
+    unsaid(file, "optimizer.params.weight_decay", "optimizer.weight_decay", of_torch ? 0.01 : 0);
+    if (file.find("scheduler") == nullptr) {
+      found_.notes.push_back(fmt::format(
+          "{}: no scheduler, so the learning rate follows train.warmup_iters and optimizer.schedule; DeepSpeed's stays "
+          "as it is",
+          what_));
+    }
+    if (name == "SGD") {
+      unsaid(file, "optimizer.params.momentum", "optimizer.momentum", 0);
+      return assign("optimizer.type", "optimizer.name", "sgd");
+    }
     if (name != "Adam" && name != "AdamW") {
       return refuse("optimizer.type", fmt::format("= {}: there is no such method here", name), "Adam, AdamW or SGD");
     }
@@ -147,6 +168,9 @@ class Reader {
       refuse("optimizer.params.adam_w_mode", "= false: weight decay is never part of the gradient here",
              "leave it out, or \"weight_decay\": 0");
     }
+    unsaid(file, "optimizer.params.betas", "optimizer.beta1", 0.9);
+    unsaid(file, "optimizer.params.betas", "optimizer.beta2", 0.999);
+    unsaid(file, "optimizer.params.eps", "optimizer.eps", 1e-8);
     betas(find_value(file, "optimizer.params.betas"));
   }
 
@@ -177,6 +201,7 @@ class Reader {
     }
     assign("scheduler.type", "optimizer.schedule", cosine ? "cosine" : "linear");
     assign("scheduler.type", "optimizer.decay_lr", true);
+    unsaid(file, "scheduler.params.warmup_num_steps", "train.warmup_iters", 1000);  // runtime/lr_schedules.py
     if (!cosine && find_value(file, "scheduler.params.warmup_type") == nullptr) {
       found_.notes.push_back(fmt::format(
           "{}: the learning rate rises in a straight line; without warmup_type DeepSpeed's follows a logarithm", what_));
@@ -224,6 +249,19 @@ std::vector<Problem> settle_batch(app::RunConfig& config, const DeepSpeed& file,
   }
   (micro_open ? micro : steps) = micro_open || steps_open ? batch / *unit : steps;
   return {};
+}
+
+std::string taken_unsaid(const app::RunConfig& config, const DeepSpeed& file) {
+  std::vector<std::string> taken;
+  for (const DeepSpeed::Assignment& one : file.unsaid) {
+    const Key& key = *find_key(one.key);
+    app::RunConfig asked;
+    settings::assign(asked, key, one.value);
+    const std::string value = key.get(config).dump();
+    if (value == key.get(asked).dump() && value != key.get(app::RunConfig()).dump())
+      taken.push_back(fmt::format("{} = {} ({})", key.name, shown(key.get(config)), one.option));
+  }
+  return taken.empty() ? "" : fmt::format("what the file leaves out is as in DeepSpeed: {}", fmt::join(taken, ", "));
 }
 
 std::vector<std::string> overruled(const app::RunConfig& config, const DeepSpeed& file) {

@@ -26,6 +26,8 @@ struct DeepSpeed {
     bool open = true;  ///< neither a number nor "auto": it may follow from the others
   };
   std::vector<Assignment> assignments;
+  /// What DeepSpeed or torch takes for options that a file leaves out of its optimizer and scheduler.
+  std::vector<Assignment> unsaid;
   /// The learning rate at the end of the schedule as a share of optimizer.learning_rate.
   std::optional<double> lowest_rate;
   /// Samples of a step over all ranks, samples of a micro-batch, and micro-batches of a step.
@@ -48,6 +50,8 @@ void settle_schedule(app::RunConfig& config, const DeepSpeed& file);
 /// Sets the factor of `train_batch_size = micro-batch x accumulation x replicas` that nothing gives. Returns what does not fit.
 std::vector<Problem> settle_batch(app::RunConfig& config, const DeepSpeed& file, std::int64_t replicas);
 
+/// A sentence with all of file.unsaid that counts in `config` and differs from our defaults; empty: there is none.
+std::string taken_unsaid(const app::RunConfig& config, const DeepSpeed& file);
 /// A sentence for each of the file's settings that another value in `config` stands above.
 std::vector<std::string> overruled(const app::RunConfig& config, const DeepSpeed& file);
 
