@@ -32,7 +32,7 @@ class Enumerator {
     const std::int64_t ranks = work_.machine.ranks();
     layout::ParallelPlan& plan = candidate_.plan;
     for (std::int64_t tp = 1; tp <= std::min(work_.machine.devices, work_.model.heads); ++tp) {
-      if (work_.machine.devices % tp != 0) continue;
+      if (work_.machine.devices % tp != 0 || !divides_heads(tp)) continue;
       plan.tp = static_cast<int>(tp);
       for (std::int64_t cp = 1; cp == 1 || (work_.positions / cp >= kLeastPositions && tp * cp <= ranks); cp *= 2) {
         plan.cp = static_cast<int>(cp);
@@ -200,6 +200,13 @@ class Enumerator {
     if (own || !each) tiles();
     plan.reduce = layout::ReduceEvery::microbatch;
     if (each) tiles();
+  }
+  /// Whether `tp` ranks can divide the attention. Other systems than ours give each as many heads. Heads of keys are divided
+  /// as evenly, or several ranks have the same one.
+  bool divides_heads(std::int64_t tp) const {
+    const arch::ModelConfig& model = work_.model;
+    const bool even = model.heads % tp == 0 && (model.kv_heads % tp == 0 || tp % model.kv_heads == 0);
+    return even || is_own(work_.system);
   }
   /// Whether state cut inside nodes is another layout than state cut over all ranks: each of several nodes has some of them. Only
   /// weights are worth that, for every pass gathers them. Below ZeRO-3 gradients are summed for all where parts would do: that

@@ -1,5 +1,6 @@
 // `lockstep plan read FILE MACHINE`.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "app/plan_command.h"
@@ -180,6 +181,43 @@ TEST_F(PlanRead, WhatMegatronCannotMeanIsRefusedWithAllThatIsWrong) {
   EXPECT_NE(refused(file("run.sh", kScript), {"--tokens", "-1"}).find("must be 0 or above"), std::string::npos);
 }
 
+// Rules of validate_args() (megatron/training/arguments.py) and TransformerConfig.
+TEST_F(PlanRead, WhatMegatronRefusesToStartIsRefused) {
+  const auto why = [&](const std::string& arguments) {
+    return refused(script("--tensor-model-parallel-size $TP --sequence-parallel", arguments));
+  };
+  const std::string four = "--pipeline-model-parallel-size 4 ", five = "--pipeline-model-parallel-size 5 ";
+  EXPECT_NE(
+      why(five).find("--num-layers 32: Megatron-LM starts only where --pipeline-model-parallel-size 5 divides the 32 layers"),
+      std::string::npos)
+      << why(five);
+  EXPECT_NE(why(four + "--account-for-loss-in-pipeline-split").find("--pipeline-model-parallel-size 4 divides the 33 layers\n"),
+            std::string::npos);
+  const std::string starts = script("--sequence-parallel", four + "--account-for-loss-in-pipeline-split --num-layers 31");
+  EXPECT_NE(printed({"read", starts, "h100"}).find("it fits"), std::string::npos);
+  EXPECT_NE(why(four + "--num-layers-per-virtual-pipeline-stage 3")
+                .find("--num-layers-per-virtual-pipeline-stage 3 divides the 8 layers of a rank"),
+            std::string::npos);
+  EXPECT_NE(why(four + "--num-virtual-stages-per-pipeline-rank 3")
+                .find("--num-virtual-stages-per-pipeline-rank 3 divides the 8 layers of a rank"),
+            std::string::npos);
+  EXPECT_NE(why(four + "--num-virtual-stages-per-pipeline-rank 2 --num-layers-per-virtual-pipeline-stage 2")
+                .find("starts with one of them at most"),
+            std::string::npos);
+  EXPECT_NE(why("--num-virtual-stages-per-pipeline-rank 2")
+                .find("--pipeline-model-parallel-size 1: Megatron-LM interleaves stages only on 2 ranks or more"),
+            std::string::npos);
+  EXPECT_NE(why("--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --no-overlap-p2p-communication")
+                .find("only on 3 ranks or more with --no-overlap-p2p-communication"),
+            std::string::npos);
+  EXPECT_NE(why("--tensor-model-parallel-size 3")
+                .find("--num-attention-heads 32: Megatron-LM starts only with a multiple of --tensor-model-parallel-size 3"),
+            std::string::npos);
+  EXPECT_NE(why("--tensor-model-parallel-size 8 --num-query-groups 6")
+                .find("--num-query-groups 6: Megatron-LM starts only with a multiple or a divisor of"),
+            std::string::npos);
+}
+
 TEST_F(PlanRead, AnArgumentThatIsThereTwiceCountsAsItStandsLast) {
   const std::string text = told({"read", script("--vocab-size 128256", "--vocab-size 32000 --vocab-size 128256"), "h100"});
   EXPECT_NE(text.find("--vocab-size is there as 32000 and as 128256: the last one counts\n"), std::string::npos) << text;
@@ -238,6 +276,25 @@ TEST_F(PlanRead, WhatDeepSpeedCannotMeanIsRefused) {
   EXPECT_NE(why(R"({"train_batch_size": 64, "tensor_parallel": {"autotp_size": "two"}})")
                 .find("tensor_parallel.autotp_size = \"two\": must be a number of ranks"),
             std::string::npos);
+}
+
+// Rules of runtime/pipe/engine.py and runtime/config.py.
+TEST_F(PlanRead, WhatDeepSpeedRefusesToStartIsRefused) {
+  const auto why = [&](const std::string& options) {
+    const std::string path = file("ds.json", R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, )" + options + "}");
+    return refused(path, {"--model", "gpt2", "--gpus", "8"});
+  };
+  for (const char* stage : {"2", "3"}) {
+    const std::string text = why(
+        fmt::format(R"("bf16": {{"enabled": true}}, "zero_optimization": {{"stage": {}}}, "pipeline": {{"stages": 4}})", stage));
+    EXPECT_NE(text.find(fmt::format("ds.json: zero_optimization.stage = {} and pipeline.stages = 4: DeepSpeed's pipelines start "
+                                    "with ZeRO 0 or 1 alone",
+                                    stage)),
+              std::string::npos)
+        << text;
+  }
+  const std::string both = why(R"("bf16": {"enabled": true}, "fp16": {"enabled": true})");
+  EXPECT_NE(both.find("ds.json: fp16.enabled and bf16.enabled: DeepSpeed starts with one of them"), std::string::npos) << both;
 }
 
 TEST_F(PlanRead, DegreesOfDeepSpeedAreCounted) {

@@ -52,6 +52,22 @@ void put(Json& object, std::string_view option, Json value) {
   object.set(group, std::move(inner));
 }
 
+/// Adds what keeps DeepSpeed from starting (runtime/config.py, runtime/pipe/engine.py). `half`: fp16 is on, which `config` does
+/// not say.
+std::vector<Problem> why_not_started(const RunConfig& config, bool half, const std::string& file, std::vector<Problem> problems) {
+  if (half && dtype_of(config) == DType::bf16) {
+    problems.push_back({fmt::format("{}: {} and bf16.enabled: DeepSpeed starts with one of them", file, fp16),
+                        "\"fp16\": {\"enabled\": false}"});
+  }
+  if (const int level = zero_level(config); level >= 2 && config.parallel.pp > 1) {
+    problems.push_back({fmt::format("{}: zero_optimization.stage = {} and pipeline.stages = {}: DeepSpeed's pipelines start with "
+                                    "ZeRO 0 or 1 alone",
+                                    file, level, config.parallel.pp),
+                        "\"stage\": 1, or \"stages\": 1"});
+  }
+  return problems;
+}
+
 }  // namespace
 
 std::string written(const planner::Work& work, const planner::Candidate& candidate, std::int64_t batch) {
@@ -108,6 +124,7 @@ ForeignJob read(std::string_view text, const std::string& file) {
   const settings::DeepSpeed read = settings::read_deepspeed(options.dump(), file);
   for (const settings::DeepSpeed::Assignment& one : read.assignments)
     settings::assign(config, *settings::find_key(one.key), one.value);
+  problems = why_not_started(config, is_half, file, std::move(problems));
   if (is_half) config.train.dtype = {DType::bf16, true};
   job.has_samples = read.micro_batch.value.has_value();
   job.has_steps = read.accumulation.value.has_value();

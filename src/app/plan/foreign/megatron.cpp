@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "app/plan/foreign/megatron_rules.h"
 #include "app/plan/foreign/megatron_table.h"
 #include "app/plan/foreign/script_words.h"
 #include "app/plan/search/winner.h"
@@ -218,6 +219,10 @@ class Reader {
     count(virtual_stages, chunks);
     count(virtual_layers, layers_of_chunk);
     const std::string* custom = find(stages);
+    std::vector<Problem> unstarted;
+    if (problems_.empty()) unstarted = why_not_started(job_.config, {given_, chunks, layers_of_chunk});
+    for (Problem& problem : unstarted) wrong(problem.message, std::move(problem.remedy));
+    if (!unstarted.empty()) return;
     if (parallel.pp == 1) return;
     const std::int64_t blocks = job_.config.model.n_layer;
     if (custom != nullptr) {
