@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/timer.h"
 #include "checkpoint/find.h"
-#include "io/space.h"
+#include "checkpoint/room.h"
 
 namespace lockstep::checkpoint {
 
@@ -53,12 +53,7 @@ void Writer::lay_out(const io::Path& run, bool whole) {
   io::make_folder(checkpoints);  // a run's folder that is gone is not made anew
   io::settle_folders(checkpoints);
   folder_ = std::make_unique<io::NewFolder>(target_);
-  std::uint64_t bytes = 0;
-  for (const FileTable& table : tables_) {
-    for (const LogicalTensor& tensor : table.tensors)
-      bytes += static_cast<std::uint64_t>(tensor.shape.elements()) * size_of(tensor.dtype);
-  }
-  if (whole) io::demand_space(checkpoints, bytes, "a checkpoint");
+  if (whole) demand_room(checkpoints, tables_);
   for (const FileTable& table : tables_) {
     io::File file = io::File::create(partial_ / table.name);
     writer_of(file, table, step_).lay_out();

@@ -33,6 +33,7 @@
 #include "app/train/trainer_options.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
+#include "checkpoint/room.h"
 #include "comm/agreement.h"
 #include "data/corpus.h"
 #include "data/prepare/dataset.h"
@@ -50,6 +51,7 @@
 #include "train/report/step_dump.h"
 #include "train/report/tensorboard.h"
 #include "train/report/wandb.h"
+#include "train/saving/save.h"
 #include "train/trainer.h"
 
 namespace lockstep::app {
@@ -242,6 +244,13 @@ Resources commit(const Run& run, train::Engine& engine, TrainingData& data, trai
   return had;
 }
 
+/// Room for the checkpoint that a run writes at its end at the latest. Throws UserError on every rank. Collective.
+void demand_room(const Run& run, train::Engine& engine) {
+  comm::together(engine.groups().all(), [&] {
+    if (run.session.lead()) checkpoint::demand_room(run.folder.path(), train::file_tables(engine));
+  });
+}
+
 /// The run's own files, once nothing is left that could refuse it. For rank 0.
 void record(const Run& run, const Resources& had) {
   run.folder.prepare_metrics(run.start.resumes, run.log);
@@ -333,6 +342,7 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   if (options.copies) run.log.info(describe(*options.copies));
   if (!references.is_null()) options.run.set("references", references);
   had.peak_flops = options.peak_flops;
+  if (!run.config.train.eval_only && state.step < steps.all) demand_room(run, engine);
   if (session.lead()) record(run, had);
   train::Trainer trainer(std::move(options), {engine, text.batches(), text.train_windows(), text.val_windows(), sampler,
                                               run.corpus.tokenizer.get(), session.team(), run.log});
