@@ -30,6 +30,21 @@ TEST(SweepWords, ListsAndRangesNameSeveralValues) {
   EXPECT_TRUE(values_of("parallel.schedule=file:a.csv").empty());
 }
 
+TEST(SweepWords, AValueThatIsEmptyOrInAnotherWordIsRefused) {
+  const auto refused = [](const std::vector<std::string>& words) {
+    std::vector<Problem> problems;
+    sweep_words(words, problems);
+    return problems.empty() ? "" : problems[0].message;
+  };
+  EXPECT_EQ(refused({"model.batch_size=1,"}), "model.batch_size=1,: names an empty value");
+  EXPECT_EQ(refused({"model.batch_size=1;;2"}), "model.batch_size=1;;2: names an empty value");
+  EXPECT_EQ(refused({"model.batch_size=,"}), "model.batch_size=,: names no value");
+  EXPECT_EQ(refused({"model.batch_size=4::16:4"}), "model.batch_size=4::16:4: is no range");
+  for (const auto& words : {Values{"model.batch_size=1,2", "model.batch_size=4"}, {"model.batch_size=4", "model.batch_size=1,2"}})
+    EXPECT_EQ(refused(words), "model.batch_size=4: model.batch_size is swept over 1, 2, too");
+  EXPECT_EQ(refused({"model.batch_size=1,2", "model.n_layer=4"}), "");
+}
+
 TEST(SweepPoints, AreAllCombinationsTheFirstSlowest) {
   std::vector<Problem> problems;
   const SweepRequest request{.words = sweep_words({"ranks=1,2", "model.batch_size=4,6,8", "model.n_layer=2"}, problems),

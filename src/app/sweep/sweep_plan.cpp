@@ -1,6 +1,7 @@
 #include "app/sweep/sweep_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -25,12 +26,6 @@ namespace {
 constexpr std::size_t most_values = 100, most_points = 1000;
 constexpr std::string_view kRanks = "ranks", kLayout = "layout";
 
-std::vector<std::string> parts_of(std::string_view text, char separator) {
-  std::vector<std::string> parts = parts_of_list(text, separator);
-  std::erase(parts, "");
-  return parts;
-}
-
 std::optional<double> finite_from(const std::string& text) {
   const auto value = number_from<double>(text);
   return value && std::isfinite(*value) ? value : std::nullopt;
@@ -38,7 +33,7 @@ std::optional<double> finite_from(const std::string& text) {
 
 /// lo, lo + step, ... up to hi.
 std::vector<std::string> range_of(const std::string& word, const std::string& value, std::vector<Problem>& problems) {
-  const std::vector<std::string> parts = parts_of(value, ':');
+  const std::vector<std::string> parts = parts_of_list(value, ':');
   std::vector<double> ends;
   for (const std::string& part : parts) {
     if (const auto number = finite_from(part)) ends.push_back(*number);
@@ -68,8 +63,8 @@ bool takes_text(std::string_view name, const settings::Key* key) {
 
 /// Values of a word; one where it names no several.
 std::vector<std::string> values_of(const std::string& word, bool text, const std::string& value, std::vector<Problem>& problems) {
-  if (value.find(';') != std::string::npos) return parts_of(value, ';');
-  if (value.find(',') != std::string::npos) return parts_of(value, ',');
+  if (value.find(';') != std::string::npos) return parts_of_list(value, ';');
+  if (value.find(',') != std::string::npos) return parts_of_list(value, ',');
   if (!text && value.find(':') != std::string::npos) return range_of(word, value, problems);
   return {value};
 }
@@ -77,8 +72,12 @@ std::vector<std::string> values_of(const std::string& word, bool text, const std
 bool names_several(bool text, const std::string& value) { return value.find_first_of(text ? ",;" : ",;:") != std::string::npos; }
 
 void add_axis(SweepWords& words, const std::string& word, SweepAxis axis, std::vector<Problem>& problems) {
-  if (axis.values.empty()) {
+  if (std::ranges::all_of(axis.values, &std::string::empty)) {
     problems.push_back({fmt::format("{}: names no value", word), "write KEY=a,b,c"});
+    return;
+  }
+  if (std::ranges::find(axis.values, "") != axis.values.end()) {
+    problems.push_back({fmt::format("{}: names an empty value", word), "a value on both sides of each separator: KEY=a,b,c"});
     return;
   }
   std::vector<std::string> sorted = axis.values;
@@ -237,6 +236,14 @@ SweepWords sweep_words(const std::vector<std::string>& words, std::vector<Proble
       found.fixed.push_back(word);
     }
   }
+  for (const std::string& word : found.fixed) {
+    std::string name = word.substr(0, word.find('='));
+    if (const settings::Key* key = settings::find_key(name)) name = key->name;
+    const auto axis = std::ranges::find(found.axes, name, &SweepAxis::key);
+    if (axis != found.axes.end())
+      problems.push_back({fmt::format("{}: {} is swept over {}, too", word, name, fmt::join(axis->values, ", ")),
+                          "name all its values in one word"});
+  }
   for (const std::string_view own : {"train.max_iters", "train.max_epochs", "train.log_interval", "train.eval_interval",
                                      "train.init_from", "log.dir", "log.name"}) {
     if (names(words, own))
@@ -247,7 +254,7 @@ SweepWords sweep_words(const std::vector<std::string>& words, std::vector<Proble
 
 void add_layouts(SweepWords& words, const std::string& layouts, std::vector<Problem>& problems) {
   const std::string word = fmt::format("--layouts {}", layouts);
-  add_axis(words, word, {std::string(kLayout), parts_of(layouts, ';')}, problems);
+  add_axis(words, word, {std::string(kLayout), parts_of_list(layouts, ';')}, problems);
 }
 
 SweepPlan sweep_points(const SweepRequest& request) {
