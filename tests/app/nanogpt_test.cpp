@@ -185,7 +185,7 @@ TEST_F(NanoGptSettings, LinesThatAreNoneNameThemselves) {
   EXPECT_TRUE(has("4: 'max_iters'" + rule));
   EXPECT_TRUE(has("6: nanoGPT's train.py has no setting max_iter -> did you mean max_iters?"));
   EXPECT_TRUE(has("7: max_iters: train.max_iters = 1.5: must be an integer"));
-  EXPECT_TRUE(has("8: dropout: model.dropout = much: must be a number"));
+  EXPECT_TRUE(has("8: dropout: model.dropout = \"much\": must be a number"));
   EXPECT_TRUE(has("9: nanoGPT's train.py has no setting zzzzzzzzzzz -> leave the line out"));
   EXPECT_TRUE(has("10: 'block_size = 4 * x'" + rule));
   EXPECT_TRUE(has("11: 'n_layer = 9999999999 * 9999999999'" + rule));

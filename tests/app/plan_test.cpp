@@ -237,7 +237,7 @@ TEST(Plan, QuestionsNameAllThatTheyMiss) {
   }
   const TempFolder folder;
   io::replace_file(folder / "notes", "text");
-  EXPECT_NE(refusal({"memory", folder.path()}).find(": this folder has no config.json"), std::string::npos);
+  EXPECT_NE(refusal({"memory", folder.path()}).find(": this folder has neither config.json nor config.toml"), std::string::npos);
   EXPECT_NE(refusal({"memory", folder / "notes"}).find(": its name ends neither in .toml nor in .json"), std::string::npos);
   const std::string waves = refusal({"waves", "--tiles", "3", "--product", "3", "--units", "0"});
   for (const char* part : {"--units 0: must be whole numbers", "--product 3: must be two", "--tiles and --product"}) {

@@ -198,6 +198,13 @@ TEST(Resolve, AllProblemsAtOnce) {
             "heads, or set model.head_dim"}));
 }
 
+TEST(Resolve, NothingIsSaidOfTheDefaultInPlaceOfARefusedValue) {
+  EXPECT_EQ(problems({"train.warmup_iters=-1", "train.max_iters=1"}),
+            List{"train.warmup_iters = -1: must be an integer of at least 0 -> the default is 100"});
+  EXPECT_EQ(problems({"model.n_head=-1", "model.n_embd=10"}),
+            List{"model.n_head = -1: must be an integer of at least 1 and at most 10000 -> the default is 12"});
+}
+
 TEST(Resolve, ASettingThatIsNotUtf8IsRefused) {
   EXPECT_EQ(
       problems({"sample.prompt=to b\xFF"}),
@@ -323,9 +330,18 @@ TEST_F(ConfigFile, ProblemsNameFileAndLine) {
   EXPECT_EQ(has("3: train stands in no group -> write it as a table: [train]"), 1);
   EXPECT_EQ(has("4: unknown group [modle] -> did you mean [model]?"), 1);
   EXPECT_EQ(has("6: unknown group [zzzzzzzzzzz] -> lockstep help config lists them"), 1);
-  EXPECT_EQ(has("8: model.n_layer = many: must be an integer of at least 1 and at most 10000 -> the default is 12"), 1);
+  EXPECT_EQ(has("8: model.n_layer = \"many\": must be an integer of at least 1 and at most 10000 -> the default is 12"), 1);
   EXPECT_EQ(has("9: unknown setting model.n_embed -> did you mean model.n_embd?"), 1);
   EXPECT_EQ(has("10: model.bias is a list, table or date: must be true or false -> write one value"), 1);
+}
+
+TEST_F(ConfigFile, QuotesAroundANumberAreShown) {
+  const std::string file = write("[train]\nseed = \"3\"\n[model]\nbias = \"true\"\n");
+  const List found = problems({}, {file});
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_TRUE(found[0].ends_with("model.bias = \"true\": must be true or false -> true without the quotes")) << found[0];
+  EXPECT_NE(found[1].find("train.seed = \"3\": must be an integer"), std::string::npos) << found[1];
+  EXPECT_TRUE(found[1].ends_with(" -> 3 without the quotes")) << found[1];
 }
 
 TEST(Recipes, EveryRecipeOfThisRepositoryResolves) {

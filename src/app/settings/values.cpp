@@ -36,6 +36,27 @@ bool asks_for_fp16(const Key& key, const std::string& word) {
   return knows_bf16 && (word == "fp16" || word == "float16" || word == "half");
 }
 
+/// Why the key cannot have the value. `typed`: as a command has it; empty: the value is a file's.
+Problem refusal(const Key& key, const Json& value, std::string_view typed) {
+  std::string remedy = fmt::format("the default is {}", shown(key.get(app::RunConfig())));
+  if (!key.rule.words.empty() && value.is_string()) {
+    const std::string near = nearest_name(value.string(), {key.rule.words.begin(), key.rule.words.end()});
+    if (!near.empty()) remedy = fmt::format("did you mean {}={}?", key.name, near);
+    if (asks_for_fp16(key, value.string())) {
+      remedy = fmt::format(
+          "{}=bf16 has the range of fp32 in as many bytes; in fp16 small gradients are zero without a loss scaler", key.name);
+    }
+  }
+  // Quotes of a file are what is wrong where a number or a switch was meant.
+  const bool quoted = typed.empty() && value.is_string() && key.type != Type::text && key.rule.words.empty();
+  if (quoted && !value_from_text(key, value.string()).is_string()) remedy = fmt::format("{} without the quotes", value.string());
+  const bool too_large = value.is_number() && key.rule.bounded && value.number() > key.rule.high;
+  const std::string bound = too_large && key.rule.high >= kMany ? fmt::format(", at most {}", key.rule.high) : "";
+  const std::string said = quoted && !value.string().empty() ? value.dump() : typed.empty() ? shown(value) : std::string(typed);
+  return Problem{
+      fmt::format("{}{}: must be {}{}", key.name, said.empty() ? " has no value" : " = " + said, rule_text(key), bound), remedy};
+}
+
 }  // namespace
 
 std::string rule_text(const Key& key) {
@@ -92,20 +113,7 @@ std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json
     key.set(config, value);
     return std::nullopt;
   }
-  std::string remedy = fmt::format("the default is {}", shown(key.get(app::RunConfig())));
-  if (!key.rule.words.empty() && value.is_string()) {
-    const std::string near = nearest_name(value.string(), {key.rule.words.begin(), key.rule.words.end()});
-    if (!near.empty()) remedy = fmt::format("did you mean {}={}?", key.name, near);
-    if (asks_for_fp16(key, value.string())) {
-      remedy = fmt::format(
-          "{}=bf16 has the range of fp32 in as many bytes; in fp16 small gradients are zero without a loss scaler", key.name);
-    }
-  }
-  const bool too_large = value.is_number() && key.rule.bounded && value.number() > key.rule.high;
-  const std::string bound = too_large && key.rule.high >= kMany ? fmt::format(", at most {}", key.rule.high) : "";
-  const std::string said = typed.empty() ? shown(value) : std::string(typed);
-  return Problem{
-      fmt::format("{}{}: must be {}{}", key.name, said.empty() ? " has no value" : " = " + said, rule_text(key), bound), remedy};
+  return refusal(key, value, typed);
 }
 
 std::string nearest_key(std::string_view name) {

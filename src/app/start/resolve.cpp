@@ -275,6 +275,19 @@ std::vector<Problem> check_warmup(const app::RunConfig& config, const std::vecto
            "choose a shorter warm-up or a longer run"}};
 }
 
+// Leaves out what is said, behind the first `own` problems, of settings that one of these refuses: they have their defaults there.
+void leave_out_consequences(std::vector<Problem>& problems, std::size_t own) {
+  const auto says = [](const Problem& problem, const Key& key) {
+    return problem.message.find(fmt::format("{} = ", key.name)) != std::string::npos;
+  };
+  for (const Key& key : keys()) {
+    const auto first = problems.begin() + static_cast<std::ptrdiff_t>(own);
+    if (std::any_of(problems.begin(), first, [&](const Problem& problem) { return says(problem, key); }))
+      problems.erase(std::remove_if(first, problems.end(), [&](const Problem& problem) { return says(problem, key); }),
+                     problems.end());
+  }
+}
+
 // The rule of WordPlay for short runs, and what else deserves a word.
 void settle(Resolved& resolved) {
   app::RunConfig::Train& train = resolved.config.train;
@@ -365,6 +378,7 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
     again();
   }
   append(problems, std::move(found));
+  const std::size_t own = problems.size();
   app::name_text_folder(resolved.config);
   const Names asked = asked_for(resolved.config, unsaid, layers);
   settle_precision(resolved.config.train, asked, problems);
@@ -374,6 +388,7 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   append(problems, check_warmup(resolved.config, layers.settings));
   append(problems, app::check(resolved.config));
   append(problems, also(resolved.config));
+  leave_out_consequences(problems, own);
   if (!problems.empty()) throw UserError(std::move(problems));
   resolved.idle = idle_lines(resolved.config, asked, sources.ranks);
   resolved.idle.insert(resolved.idle.end(), layers.nanogpt.idle.begin(), layers.nanogpt.idle.end());

@@ -237,7 +237,8 @@ std::vector<Problem> share_accumulation(Assignment& said, std::int64_t replicas)
 std::vector<Problem> assign_all(app::RunConfig& config, const std::vector<NanoGpt::Assignment>& assignments) {
   std::vector<Problem> problems;
   for (const Assignment& one : assignments) {
-    auto problem = assign(config, *one.key, one.value);
+    const bool unquoted = one.place.starts_with("--") && one.value.is_string();
+    auto problem = assign(config, *one.key, one.value, unquoted ? one.value.string() : "");
     if (!problem) continue;
     problem->message = fmt::format("{}: {}", one.place, problem->message);
     problems.push_back(std::move(*problem));
