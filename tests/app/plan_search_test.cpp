@@ -79,6 +79,8 @@ TEST(PlanSearch, AMachineMayBeAPartOfANodeOrSeveral) {
   EXPECT_NE(
       refusal({"search", "gpt2", "a100", "--gpus", "12"}).find("have 8 devices: at most these, or a multiple\n  -> --gpus 8"),
       std::string::npos);
+  EXPECT_NE(refusal({"search", "gpt2", "a100", "--gpus", "0"}).find("--gpus 0: must be at least 1\n  -> --gpus 8"),
+            std::string::npos);
   EXPECT_NE(refusal({"search", "gpt2", "a100", "--gpus", "8", "--nodes", "2"}).find("--nodes 2 and --gpus 8: two numbers"),
             std::string::npos);
 }

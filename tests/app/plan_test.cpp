@@ -219,6 +219,35 @@ TEST(Plan, ActivationsThatCannotBeCountedAreRefused) {
   EXPECT_NE(text.find("16777216 x 16777216 tokens"), std::string::npos) << text;
 }
 
+TEST(Plan, AnAmountThatIsThereTwiceIsRefused) {
+  const std::string advice = refusal({"advise", "params=7e9", "largest_layer=1GiB", "activations=0", "device_memory=80GB",
+                                      "devices=8", "nodes=4", "params=8e9"});
+  EXPECT_NE(advice.find("params=7e9 and params=8e9: two values of one amount"), std::string::npos) << advice;
+}
+
+TEST(Plan, AStepIsNotFasterThanThePeakOfItsDevices) {
+  const Arguments step{"flops", "--params", "1e9", "--devices", "1", "--global-batch", "1", "--seq", "1024", "--peak", "312"};
+  Arguments fast = step, slow = step;
+  fast.insert(fast.end(), {"--seconds", "1e-9"});
+  slow.insert(slow.end(), {"--seconds", "1"});
+  EXPECT_NE(refusal(fast).find("--seconds 1e-09: the devices would reach 6.144e+09 TFLOPS each, above --peak 312"),
+            std::string::npos)
+      << refusal(fast);
+  EXPECT_NE(printed(slow).find("MFU 2.0 %"), std::string::npos) << printed(slow);
+}
+
+TEST(Plan, ANetworksAdviceIsOneThatTheStrategyCanTake) {
+  const auto advice = [](const std::string& strategy) {
+    return printed({"network", "--strategy", strategy, "--params", "8e10", "--devices", "512", "--global-batch", "512", "--seq",
+                    "1024", "--tflops", "250", "--busbw", "1"});
+  };
+  EXPECT_NE(advice("zero3").find("ranks that share out less (memory.zero=1)"), std::string::npos) << advice("zero3");
+  EXPECT_NE(advice("zero3").find("ranks that share out inside a node (memory.zero_group=node)"), std::string::npos);
+  EXPECT_NE(advice("zero2").find("ranks that share out less (memory.zero=1)"), std::string::npos) << advice("zero2");
+  EXPECT_EQ(advice("zero2").find("zero_group"), std::string::npos) << "which divides weights alone";
+  for (const char* strategy : {"ddp", "zero1"}) EXPECT_EQ(advice(strategy).find("share out"), std::string::npos) << strategy;
+}
+
 TEST(Plan, QuestionsNameAllThatTheyMiss) {
   const std::string advice = refusal({"advise", "params=x", "devices=0", "foo=1", "intra=3", "layer=1"});
   for (const char* part : {"params=x: must be a number above 0", "largest_layer= is missing", "device_memory= is missing",

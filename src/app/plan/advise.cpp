@@ -48,12 +48,14 @@ class WordReader {
   }
 
  private:
-  /// The last one of the name; nothing: there is none.
+  /// Nothing: there is none of the name.
   std::optional<std::string> value_of(const std::string& name) {
     known_.push_back(name);
     std::optional<std::string> value;
     for (const std::string& word : words_) {
-      if (word.starts_with(name + "=")) value = word.substr(name.size() + 1);
+      if (!word.starts_with(name + "=")) continue;
+      if (value) problems_.push_back({fmt::format("{}={} and {}: two values of one amount", name, *value, word), "one of them"});
+      value = word.substr(name.size() + 1);
     }
     return value;
   }

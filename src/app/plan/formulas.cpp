@@ -71,15 +71,16 @@ Answer answer_of(const planner::SharingStrategy& strategy, const planner::Networ
     answer.say("compute-bound: communication can hide behind computation\n");
     return answer;
   }
+  std::string less;
+  if (strategy.volume > 2 || strategy.every_microbatch) less = "ranks that share out less (memory.zero=1),\n    ";
+  if (strategy.name == "zero3") less += "ranks that share out inside a node (memory.zero_group=node), ";
   answer.say(fmt::format(
       "network-bound: {:.2f} s of communication cannot hide\n"
-      "  helps: more tokens a step and device (a larger micro-batch, longer samples), ranks that share out less "
-      "(memory.zero=1),\n"
-      "    ranks that share out inside a node (memory.zero_group=node), model parallelism inside a node (parallel.tp, "
-      "parallel.pp)\n"
+      "  helps: more tokens a step and device (a larger micro-batch, longer samples), {}model parallelism inside a node "
+      "(parallel.tp, parallel.pp)\n"
       "  does not help: faster kernels and better shapes of products, less recomputation, a faster data loader, faster devices:\n"
       "    they make the time shorter that communication hides behind\n",
-      found.seconds(busbw) - found.compute_seconds));
+      found.seconds(busbw) - found.compute_seconds, less));
   return answer;
 }
 
@@ -141,6 +142,11 @@ int plan_flops(const Arguments& arguments) {
                         {"--peak", peak, false, true}});
   step.recompute = recompute == "full";
   const planner::Throughput rate = throughput(step);
+  line.demand(peak == 0 || rate.hardware <= peak,
+              fmt::format("--seconds {:g}: the devices would reach {} TFLOPS each, above --peak {:g}", step.seconds,
+                          tflops_text(rate.hardware), peak),
+              "the seconds of a whole step, over all --devices, and the peak of their products");
+  line.check();
   Answer answer;
   answer.say(tflops_text(rate.hardware) + " TFLOPS a device");
   answer.facts({{"tflops", rate.hardware}, {"model_tflops", rate.model}});

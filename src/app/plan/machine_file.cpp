@@ -147,8 +147,11 @@ Machine named_machine(const std::string& name, std::int64_t nodes) {
   return machine;
 }
 
-Machine with_devices(Machine machine, std::int64_t devices) {
-  if (devices == 0) return machine;
+Machine with_devices(Machine machine, std::optional<std::int64_t> asked) {
+  if (!asked) return machine;
+  const std::int64_t devices = *asked;
+  if (devices < 1)
+    throw UserError(fmt::format("--gpus {}: must be at least 1", devices), fmt::format("--gpus {}", machine.devices));
   if (devices > machine.devices && devices % machine.devices != 0) {
     throw UserError(fmt::format("--gpus {}: nodes of {} have {} devices: at most these, or a multiple", devices, machine.name,
                                 machine.devices),

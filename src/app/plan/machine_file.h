@@ -3,6 +3,7 @@
 // The machine that a question is about.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ namespace lockstep::app {
 /// `nodes`: instead of the machine's own number; 0: as it says. Throws UserError with everything that is wrong.
 planner::Machine named_machine(const std::string& name, std::int64_t nodes);
 
-/// The same with so many devices in all: a part of a node, or whole nodes; 0: as the machine says. Throws UserError for others.
-planner::Machine with_devices(planner::Machine machine, std::int64_t devices);
+/// The same with so many devices in all: a part of a node, or whole nodes; nothing: as the machine says. Throws UserError for
+/// others.
+planner::Machine with_devices(planner::Machine machine, std::optional<std::int64_t> devices);
 /// "a100, ..., or machine.toml": what named_machine() takes.
 std::string machine_names();
 

@@ -37,7 +37,8 @@ constexpr std::int64_t most_count = 1 << 24;
 
 struct Options {
   std::string file, machine, model, recompute, calibrate;
-  std::int64_t nodes = 0, gpus = 0, positions = 0, samples = 0, batch = 0;
+  std::optional<std::int64_t> gpus;
+  std::int64_t nodes = 0, positions = 0, samples = 0, batch = 0;
   double tokens = 0, price = 0;
 };
 
@@ -46,7 +47,7 @@ void declare(AnswerLine& line, Options& options) {
   line.positional("MACHINE", options.machine, machine_names(), true, {"--machine"});
   line.option("--model", options.model, "NAME|FILE", "of DeepSpeed's file: preset, recipe.toml, or config.json");
   line.count("--nodes", options.nodes, "N", "of the machine; 0: as the file or the machine says", 0, most_count);
-  line.count("--gpus", options.gpus, "N", "in all, in place of --nodes: a part of a node, or whole ones", 0, most_count);
+  line.option("--gpus", options.gpus, "N", "in all, in place of --nodes: a part of a node, or whole ones", most_count);
   line.count("--seq", options.positions, "T", "of DeepSpeed's: positions of a sample; 0: the model's context", 0, most_count);
   line.count("--global-batch", options.batch, "B", "samples of a step in place of the file's; 0: as it says", 0, most_count);
   line.count("--micro-batch", options.samples, "B", "samples of a micro-batch in place of the file's; 0: as it says", 0,
@@ -87,10 +88,10 @@ NamedModel model_of(const Options& options, const ForeignJob& job) {
 
 planner::Machine machine_of(const Options& options, const ForeignJob& job) {
   planner::Machine machine = named_machine(options.machine, options.nodes);
-  if (options.nodes > 0 && options.gpus > 0) {
-    throw UserError(fmt::format("--nodes {} and --gpus {}: two numbers of devices", options.nodes, options.gpus), "one of them");
+  if (options.nodes > 0 && options.gpus) {
+    throw UserError(fmt::format("--nodes {} and --gpus {}: two numbers of devices", options.nodes, *options.gpus), "one of them");
   }
-  if (options.gpus > 0) return with_devices(std::move(machine), options.gpus);
+  if (options.gpus) return with_devices(std::move(machine), options.gpus);
   if (options.nodes > 0) return machine;
   if (job.devices > 0) machine.devices = job.devices;
   if (job.nodes > 0) machine.nodes = job.nodes;

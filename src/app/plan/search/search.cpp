@@ -35,16 +35,18 @@ constexpr std::int64_t most_count = 1 << 24;
 
 struct Options {
   std::string machine, model, dtype = "bf16", system{planner::own_system.name}, calibrate;
-  std::int64_t nodes = 0, gpus = 0, positions = 0, batch = 1024;
+  std::optional<std::int64_t> gpus;
+  std::int64_t nodes = 0, positions = 0, batch = 1024;
   int top = 10, measure = 0;
   double tokens = 0, price = 0;
 };
 
 void declare(AnswerLine& line, Options& options) {
-  line.positional("MODEL", options.model, "preset, recipe.toml, published model's folder or config.json", true, {"--model"});
+  line.positional("MODEL", options.model, "preset, recipe.toml, folder of a run or of a published model, or config.json", true,
+                  {"--model"});
   line.positional("MACHINE", options.machine, machine_names(), true, {"--machine"});
   line.count("--nodes", options.nodes, "N", "of the machine; 0: as it says", 0, most_count);
-  line.count("--gpus", options.gpus, "N", "in all, in place of --nodes: a part of a node, or whole ones", 0, most_count);
+  line.option("--gpus", options.gpus, "N", "in all, in place of --nodes: a part of a node, or whole ones", most_count);
   line.count("--seq", options.positions, "T", "positions of a sample; 0: as many as the model's context has", 0, most_count);
   line.count("--global-batch", options.batch, "B", "samples of a step, over all ranks", 1, most_count);
   line.choice("--dtype", options.dtype, {"bf16", "fp32"}, "of weights and activations");
@@ -83,10 +85,12 @@ Asked asked(const Options& options, AnswerLine& line) {
   NamedModel model;
   line.collect([&] {
     machine = named_machine(options.machine, std::max<std::int64_t>(0, options.nodes));
-    machine = with_devices(std::move(machine), std::max<std::int64_t>(0, options.gpus));
+    machine = with_devices(std::move(machine), options.gpus);
   });
-  line.demand(options.nodes == 0 || options.gpus == 0,
-              fmt::format("--nodes {} and --gpus {}: two numbers of devices", options.nodes, options.gpus), "one of them");
+  if (options.nodes > 0 && options.gpus) {
+    line.demand(false, fmt::format("--nodes {} and --gpus {}: two numbers of devices", options.nodes, *options.gpus),
+                "one of them");
+  }
   line.collect([&] {
     model = named_model(options.model, std::max<std::int64_t>(0, options.positions));
     for (Problem& problem : arch::check(model.model(), arch::StepSizes{.positions = model.config.model.block_size}))
