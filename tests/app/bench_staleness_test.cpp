@@ -79,7 +79,7 @@ TEST_F(BenchStaleness, BadInputIsNamed) {
   };
   refused({"--ranks", "0", "--servers", "-1"}, {"--ranks 0: must be from 1", "--servers -1: must be from 1"});
   refused({"--bounds", "1,few"}, {"--bounds 1,few", "'few' is neither a number of steps nor none"});
-  refused({"--bounds", ""}, {"'' is neither"});
+  refused({"--bounds", ""}, {"--bounds is an empty word"});
   refused({"model.n_head=7"}, {"model.n_head"});
   refused({"--data", "/nowhere"}, {"/nowhere"});
   refused({"optimizer.learning_rate=1e6", "optimizer.weight_decay=1e6", "optimizer.grad_clip=0", "train.warmup_iters=0"},

@@ -94,7 +94,7 @@ TEST_F(PackingCommand, WhatCannotBePackedIsRefused) {
   };
   refused(prepared("x", "0"), "--pack: nothing says how long windows are");
   refused(prepared("x", "288", {"--pack", "--shards", "2"}), "packed windows are not cut into shards");
-  refused(prepared("x", "90"), "the conversation has 92 tokens with what ends it, more than --length 90");
+  refused(prepared("x", "90"), "the conversation has 91 tokens with what ends it, more than --length 90");
   io::replace_file(folder_ / "chats.jsonl", "{\"text\": \"a long one\"}\n{\"text\": \"another\"}\n");
   refused(lockstep({"prepare", at("chats.jsonl"), "--tokenizer", "byte", "--length", "8", "--pack", "--out", at("x")}),
           "--pack: a document has 11 tokens with what ends it, but a window 8");

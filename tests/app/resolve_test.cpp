@@ -339,9 +339,9 @@ TEST_F(ConfigFile, QuotesAroundANumberAreShown) {
   const std::string file = write("[train]\nseed = \"3\"\n[model]\nbias = \"true\"\n");
   const List found = problems({}, {file});
   ASSERT_EQ(found.size(), 2U);
-  EXPECT_TRUE(found[0].ends_with("model.bias = \"true\": must be true or false -> true without the quotes")) << found[0];
-  EXPECT_NE(found[1].find("train.seed = \"3\": must be an integer"), std::string::npos) << found[1];
-  EXPECT_TRUE(found[1].ends_with(" -> 3 without the quotes")) << found[1];
+  EXPECT_NE(found[0].find("train.seed = \"3\": must be an integer"), std::string::npos) << found[0];
+  EXPECT_TRUE(found[0].ends_with(" -> 3 without the quotes")) << found[0];
+  EXPECT_TRUE(found[1].ends_with("model.bias = \"true\": must be true or false -> true without the quotes")) << found[1];
 }
 
 TEST(Recipes, EveryRecipeOfThisRepositoryResolves) {

@@ -25,7 +25,7 @@ TEST(KernelTrials, ThreadsMakeTheSameBitsInEveryFamily) {
       EXPECT_GT(trial.values, 0) << trial.what;
       families.insert(trial.family);
     }
-    EXPECT_EQ(families.size(), bf16 == Bf16Trials::widened ? 12U : 2U);
+    EXPECT_EQ(families.size(), bf16 == Bf16Trials::widened ? 13U : 3U);
   }
 }
 

@@ -33,7 +33,6 @@
 #include "app/train/trainer_options.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
-#include "checkpoint/room.h"
 #include "comm/agreement.h"
 #include "data/corpus.h"
 #include "data/prepare/dataset.h"
@@ -174,13 +173,12 @@ void announce(const Run& run, const Steps& steps, std::int64_t batch) {
 
 /// Steps that were taken before a resume may have had fewer samples, or more. Collective over `trainers`.
 Steps length_of_run(const Run& run, const TrainingData& data, std::int64_t batch, comm::Communicator& trainers) {
-  const RunConfig& config = run.config;
-  if (order_of(config) != data::Order::partition) return {.all = config.train.max_iters};
+  if (order_of(run.config) != data::Order::partition) return {.all = run.config.train.max_iters};
   std::int64_t per_epoch = data.steps_per_epoch();
   trainers.host().all_reduce(view(std::span(&per_epoch, 1), Shape{1}), comm::Reduction::min).wait();
-  Steps steps{.all = steps_of(config, per_epoch), .epoch_samples = per_epoch * batch};
+  Steps steps{.all = steps_of(run.config, per_epoch), .epoch_samples = per_epoch * batch};
   const train::RunState state = stand_of(run.start);
-  if (config.train.max_epochs) steps.all = state.step + std::max<std::int64_t>(0, steps.all - state.next_sample / batch);
+  if (run.config.train.max_epochs) steps.all = state.step + std::max<std::int64_t>(0, steps.all - state.next_sample / batch);
   return steps;
 }
 
@@ -242,13 +240,6 @@ Resources commit(const Run& run, train::Engine& engine, TrainingData& data, trai
   for (const std::string& note : notes_on_tiles(run.config, run.settings())) run.log.info(note);
   had.beside += taken.total();
   return had;
-}
-
-/// Room for the checkpoint that a run writes at its end at the latest. Throws UserError on every rank. Collective.
-void demand_room(const Run& run, train::Engine& engine) {
-  comm::together(engine.groups().all(), [&] {
-    if (run.session.lead()) checkpoint::demand_room(run.folder.path(), train::file_tables(engine));
-  });
 }
 
 /// The run's own files, once nothing is left that could refuse it. For rank 0.
@@ -342,7 +333,7 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   if (options.copies) run.log.info(describe(*options.copies));
   if (!references.is_null()) options.run.set("references", references);
   had.peak_flops = options.peak_flops;
-  if (!run.config.train.eval_only && state.step < steps.all) demand_room(run, engine);
+  if (!run.config.train.eval_only && state.step < steps.all) train::demand_room(run.folder.path(), engine);
   if (session.lead()) record(run, had);
   train::Trainer trainer(std::move(options), {engine, text.batches(), text.train_windows(), text.val_windows(), sampler,
                                               run.corpus.tokenizer.get(), session.team(), run.log});

@@ -3,6 +3,7 @@
 #include "arch/config_json.h"
 #include "checkpoint/find.h"
 #include "checkpoint/retention.h"
+#include "checkpoint/room.h"
 #include "comm/agreement.h"
 #include "train/saving/named_state.h"
 
@@ -21,6 +22,12 @@ Json layout_json(const layout::ParallelPlan& plan) {
 }
 
 }  // namespace
+
+void demand_room(const io::Path& run, Engine& engine) {
+  comm::together(engine.groups().all(), [&] {
+    if (engine.groups().lead()) checkpoint::demand_room(run, file_tables(engine));
+  });
+}
 
 checkpoint::Manifest manifest_of(Engine& engine, const RunState& state, const Json& extra) {
   const EngineConfig& config = engine.config();

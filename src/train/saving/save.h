@@ -27,6 +27,8 @@ checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunSt
 
 /// The files of a checkpoint of the engine's model and optimizer.
 std::vector<checkpoint::FileTable> file_tables(Engine& engine);
+/// Throws UserError on every rank where the file system of the run's folder has no room for one checkpoint. Collective.
+void demand_room(const io::Path& run, Engine& engine);
 /// The manifest of a checkpoint, without its files and tensors.
 checkpoint::Manifest manifest_of(Engine& engine, const RunState& state, const Json& extra);
 
