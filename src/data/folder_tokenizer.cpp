@@ -20,7 +20,8 @@
 namespace lockstep::data {
 namespace {
 
-constexpr const char *whole_file = "tokenizer.json", *added_file = "added_tokens.json";
+constexpr const char *whole_file = "tokenizer.json", *added_file = "added_tokens.json", *model_file = "config.json";
+constexpr std::array<const char*, 2> vocabularies = {"encoder.json", "vocab.json"}, merges = {"vocab.bpe", "merges.txt"};
 
 bool says(const Json& config, std::string_view key) {
   const Json* value = config.find(key);
@@ -34,12 +35,13 @@ std::string text_of(const Json& json, std::string_view key) {
 
 /// "Qwen2Tokenizer": by tokenizer_config.json, or by the model's kind (transformers, auto/tokenization_auto.py). Empty: the
 /// folder says neither, as OpenAI's own do.
-std::string class_of(const Json& config, const io::Path& folder) {
+std::string class_of(const Json& config, const TokenizerFiles& files) {
   std::string name = text_of(config, "tokenizer_class");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   if (!name.empty() && name != "PreTrainedTokenizer") return name;
-  const io::Path file = folder / "config.json";
-  const std::string kind = io::exists(file) ? text_of(Json::parse(io::read_document(file), file.string()), "model_type") : "";
+  const std::string* model = files.find(model_file);
+  const std::string kind =
+      model != nullptr ? text_of(Json::parse(*model, (files.folder / model_file).string()), "model_type") : "";
   constexpr std::array<std::string_view, 6> of_gpt2 = {"gpt2", "gpt_neo", "gptj", "codegen", "phi", "starcoder2"};
   if (kind.starts_with("qwen2") || kind.starts_with("qwen3")) return "Qwen2Tokenizer";
   if (kind.empty() || std::ranges::find(of_gpt2, kind) != of_gpt2.end()) return "";
@@ -144,17 +146,24 @@ void complete(Json& json, const Json& config) {
   tokens.keep();
 }
 
-Json from_two_files(const io::Path& folder, const Json& config) {
-  const std::string name = class_of(config, folder);
+/// The first of these files that is there; without a name: none is.
+bpe::TextOfFile first_of(const TokenizerFiles& files, const std::array<const char*, 2>& names) {
+  for (const char* name : names) {
+    if (const std::string* text = files.find(name)) return {(files.folder / name).string(), *text};
+  }
+  return {};
+}
+
+Json from_two_files(const TokenizerFiles& files, const Json& config) {
+  const std::string name = class_of(config, files), folder = files.folder.string();
   const bool qwen = name == "Qwen2Tokenizer", prefix = says(config, "add_prefix_space");
   if (!name.empty() && name != "GPT2Tokenizer" && !qwen) {
-    throw UserError(
-        fmt::format("{} has vocab.json and merges.txt of a {}, but no tokenizer.json", folder.string(), visible(name)),
-        fmt::format("make one: python3 -c 'from transformers import AutoTokenizer as A; "
-                    "A.from_pretrained(\"{0}\").save_pretrained(\"{0}\")'",
-                    folder.string()));
+    throw UserError(fmt::format("{} has vocab.json and merges.txt of a {}, but no tokenizer.json", folder, visible(name)),
+                    fmt::format("make one: python3 -c 'from transformers import AutoTokenizer as A; "
+                                "A.from_pretrained(\"{0}\").save_pretrained(\"{0}\")'",
+                                folder));
   }
-  Json json = bpe::to_json(bpe::read_gpt2_files(folder));
+  Json json = bpe::to_json(bpe::model_of_gpt2(first_of(files, vocabularies), first_of(files, merges)));
   json.set("pre_tokenizer", byte_level(prefix, true));
   if (qwen) {
     const Json split(Json::Object{{"type", "Split"},
@@ -165,9 +174,9 @@ Json from_two_files(const io::Path& folder, const Json& config) {
     json.set("pre_tokenizer",
              Json::Object{{"type", "Sequence"}, {"pretokenizers", Json::Array{split, byte_level(prefix, false)}}});
   }
-  if (const io::Path file = folder / added_file; io::exists(file)) {
+  if (const std::string* added = files.find(added_file)) {
     Tokens tokens(json);
-    const Json more = Json::parse(io::read_document(file), file.string());
+    const Json more = Json::parse(*added, (files.folder / added_file).string());
     std::vector<std::pair<std::int64_t, std::string>> listed;
     for (const auto& [content, id] : more.object()) listed.emplace_back(id.integer(), content);
     std::ranges::sort(listed);
@@ -183,8 +192,8 @@ Json from_two_files(const io::Path& folder, const Json& config) {
   return json;
 }
 
-Json from_whole_file(const io::Path& file, const Json& config) {
-  Json json = Json::parse(io::read_document(file, bpe::most_file_bytes), file.string());
+Json from_whole_file(const std::string& text, const io::Path& file, const Json& config) {
+  Json json = Json::parse(text, file.string());
   const Json* model = json.is_object() ? json.find("model") : nullptr;
   const Json* vocabulary = model != nullptr && model->is_object() ? model->find("vocab") : nullptr;
   // What else is wrong with the file is told by its reader.
@@ -194,14 +203,24 @@ Json from_whole_file(const io::Path& file, const Json& config) {
 
 }  // namespace
 
-std::optional<Json> tokenizer_json_of(const io::Path& folder) {
-  const auto has = [&](const char* name) { return io::exists(folder / name); };
-  if (has(whole_file)) return from_whole_file(folder / whole_file, config_of(texts_of(folder)));
-  if ((has("vocab.json") || has("encoder.json")) && (has("merges.txt") || has("vocab.bpe")))
-    return from_two_files(folder, config_of(texts_of(folder)));
-  return std::nullopt;
+TokenizerFiles read_tokenizer_files(const io::Path& folder) {
+  TokenizerFiles files{.folder = folder, .texts = {}, .config = texts_of(folder)};
+  for (const char* name : {whole_file, added_file, model_file, vocabularies[0], vocabularies[1], merges[0], merges[1]}) {
+    const bool whole = files.find(whole_file) != nullptr;  // which needs none of the others
+    if (!whole && io::exists(folder / name)) files.texts[name] = io::read_document(folder / name, bpe::most_file_bytes);
+  }
+  return files;
 }
 
-Json tokenizer_json_at(const io::Path& file) { return from_whole_file(file, config_of(texts_of(io::folder_of(file)))); }
+std::optional<Json> tokenizer_json_of(const TokenizerFiles& files) {
+  if (const std::string* text = files.find(whole_file))
+    return from_whole_file(*text, files.folder / whole_file, config_of(files.config));
+  if (first_of(files, vocabularies).name.empty() || first_of(files, merges).name.empty()) return std::nullopt;
+  return from_two_files(files, config_of(files.config));
+}
+
+Json tokenizer_json_at(const io::Path& file) {
+  return from_whole_file(io::read_document(file, bpe::most_file_bytes), file, config_of(texts_of(io::folder_of(file))));
+}
 
 }  // namespace lockstep::data

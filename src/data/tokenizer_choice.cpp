@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -75,7 +73,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     case TokenizerChoice::Kind::hf: {
       if (!choice.described.is_null()) return make_tokenizer(choice.described);
       const io::Path file = io::is_folder(choice.path) ? io::Path(choice.path) / "tokenizer.json" : io::Path(choice.path);
-      const std::optional<Json> json = io::is_folder(choice.path) ? tokenizer_json_of(choice.path) : std::nullopt;
+      const std::optional<Json> json =
+          io::is_folder(choice.path) ? tokenizer_json_of(read_tokenizer_files(choice.path)) : std::nullopt;
       return tokenizer_from_json(json ? *json : tokenizer_json_at(file), file.string());
     }
   }
@@ -83,13 +82,13 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
 }
 
 PublishedTokenizer find_published_tokenizer(const io::Path& folder) {
-  const io::Path file = folder / "tokenizer.json";
-  // A tokenizer.json that cannot be read is another thing than none, or one of another kind.
-  if (std::error_code ignored; std::filesystem::exists(file, ignored)) io::File::open_to_read(file);
+  // What cannot be read is another thing than no tokenizer, or one of another kind.
+  const bool gguf = io::is_gguf(folder);
+  const TokenizerFiles files = gguf || !io::is_folder(folder) ? TokenizerFiles() : read_tokenizer_files(folder);
   try {
-    if (io::is_gguf(folder))
-      return {tokenizer_of_gguf(io::parse_gguf(io::FileBytes(folder), folder.string()).pairs, folder.string()), ""};
-    if (const std::optional<Json> json = tokenizer_json_of(folder)) return {tokenizer_from_json(*json, file.string()), ""};
+    if (gguf) return {tokenizer_of_gguf(io::parse_gguf(io::FileBytes(folder), folder.string()).pairs, folder.string()), ""};
+    if (const std::optional<Json> json = tokenizer_json_of(files))
+      return {tokenizer_from_json(*json, (folder / "tokenizer.json").string()), ""};
   } catch (const UserError& error) {
     return {nullptr, error.problems().front().message};
   }
