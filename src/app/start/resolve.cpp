@@ -275,7 +275,8 @@ std::vector<Problem> check_warmup(const app::RunConfig& config, const std::vecto
            "choose a shorter warm-up or a longer run"}};
 }
 
-// Leaves out what is said, behind the first `own` problems, of settings that one of these refuses: they have their defaults there.
+// Leaves out what is said, behind the first `own` problems, of settings that one of these refuses: they have their defaults
+// there.
 void leave_out_consequences(std::vector<Problem>& problems, std::size_t own) {
   const auto says = [](const Problem& problem, const Key& key) {
     return problem.message.find(fmt::format("{} = ", key.name)) != std::string::npos;
