@@ -148,8 +148,8 @@ __device__ __forceinline__ void add_block(const Call& call, const Block<Of>& blo
   if (heads.drops) kept = draw_kept<high, wide, Of::of_keys>(heads, call.queries.sample, block.head, block.place, block.pass);
   typename Of::Scores scores, d_weights;
   score_product<size, high, wide>(SharedRows<size, high>(block.stay[0]), block.strip[0], scores);
-  score_product<size, high, wide>(SharedRows<size, high>(block.stay[1]), block.strip[1], d_weights);
   if (heads.softcap > 0) cap_scores<high, wide>(heads.softcap, scores);
+  score_product<size, high, wide>(SharedRows<size, high>(block.stay[1]), block.strip[1], d_weights);
   const int first_key = Of::of_keys ? block.place : block.pass, first_query = Of::of_keys ? block.pass : block.place;
   const int end_key = first_key + (Of::of_keys ? Of::warp_rows : strip);
   if (end_key > first_query + 1 || end_key > call.keys() || block.numbers.first[block.last_number()] > first_key)
