@@ -23,9 +23,9 @@ namespace {
 constexpr const char *whole_file = "tokenizer.json", *added_file = "added_tokens.json", *model_file = "config.json";
 constexpr std::array<const char*, 2> vocabularies = {"encoder.json", "vocab.json"}, merges = {"vocab.bpe", "merges.txt"};
 
-bool says(const Json& config, std::string_view key) {
-  const Json* value = config.find(key);
-  return value != nullptr && value->is_bool() && value->boolean();
+bool says(const Json& json, std::string_view key, bool otherwise = false) {
+  const Json* value = json.is_object() ? json.find(key) : nullptr;
+  return value != nullptr && value->is_bool() ? value->boolean() : otherwise;
 }
 
 std::string text_of(const Json& json, std::string_view key) {
@@ -48,21 +48,6 @@ std::string class_of(const Json& config, const TokenizerFiles& files) {
   return "tokenizer of " + kind;
 }
 
-Json byte_level(bool prefix, bool use_regex) {
-  return Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", true}, {"use_regex", use_regex}};
-}
-
-/// A tokenizer that begins each text with `token`.
-Json begins_with(const std::string& token, std::int64_t id) {
-  const Json text(Json::Object{{"Sequence", Json::Object{{"id", "A"}, {"type_id", 0}}}}),
-      start(Json::Object{{"SpecialToken", Json::Object{{"id", token}, {"type_id", 0}}}});
-  const Json described(Json::Object{{"id", token}, {"ids", Json::Array{id}}, {"tokens", Json::Array{token}}});
-  return Json::Object{{"type", "TemplateProcessing"},
-                      {"single", Json::Array{start, text}},
-                      {"pair", Json::Array{start, text}},
-                      {"special_tokens", Json::Object{{token, described}}}};
-}
-
 /// The tokens of a tokenizer.json, to which others are added.
 class Tokens {
  public:
@@ -73,30 +58,40 @@ class Tokens {
   /// As tokenizers' AddedVocabulary does it: a token of the vocabulary keeps its id, and another one gets the next that is free.
   void add(const Json& token, bool new_ones) {
     const std::string content = token.is_string() ? token.string() : text_of(token, "content");
-    if (content.empty() || std::ranges::any_of(added_, [&](const Json& one) { return text_of(one, "content") == content; }))
-      return;
-    const std::optional<std::int64_t> known = id_of(content);
+    if (content.empty() || added_id(content)) return;
+    const std::optional<std::int64_t> known = vocabulary_id(content);
     if (!known && !new_ones) return;
-    const auto flag = [&](const char* name, bool otherwise) {
-      const Json* value = token.is_object() ? token.find(name) : nullptr;
-      return value != nullptr && value->is_bool() ? value->boolean() : otherwise;
-    };
-    const bool special = flag("special", token.is_string()) || !new_ones;
+    const bool special = says(token, "special", token.is_string()) || !new_ones;
     const std::int64_t id = known.value_or(std::max(next_, size()));
     next_ = std::max(next_, id + 1);
     added_.emplace_back(Json::Object{{"id", id},
                                      {"content", content},
-                                     {"single_word", flag("single_word", false)},
-                                     {"lstrip", flag("lstrip", false)},
-                                     {"rstrip", flag("rstrip", false)},
-                                     {"normalized", flag("normalized", !special)},
+                                     {"single_word", says(token, "single_word")},
+                                     {"lstrip", says(token, "lstrip")},
+                                     {"rstrip", says(token, "rstrip")},
+                                     {"normalized", says(token, "normalized", !special)},
                                      {"special", special}});
     changed_ = true;
   }
+  /// Adds tokens in the order of their ids. Those that are new get the next ones.
+  void add_in_order(std::vector<std::pair<std::int64_t, Json>> listed) {
+    std::ranges::stable_sort(listed, {}, &std::pair<std::int64_t, Json>::first);
+    for (const auto& [id, token] : listed) add(token, true);
+  }
   std::optional<std::int64_t> id_of(std::string_view content) const {
-    for (const Json& one : added_) {
-      if (text_of(one, "content") == content) return one.at("id").integer();
-    }
+    const std::optional<std::int64_t> added = added_id(content);
+    return added ? added : vocabulary_id(content);
+  }
+  void keep() {
+    if (changed_) json_.set("added_tokens", std::move(added_));
+  }
+
+ private:
+  std::optional<std::int64_t> added_id(std::string_view content) const {
+    const auto found = std::ranges::find_if(added_, [&](const Json& one) { return text_of(one, "content") == content; });
+    return found != added_.end() ? std::optional(found->at("id").integer()) : std::nullopt;
+  }
+  std::optional<std::int64_t> vocabulary_id(std::string_view content) const {
     if (vocabulary_->is_object()) {
       const Json* id = vocabulary_->find(content);
       return id != nullptr ? std::optional(id->integer()) : std::nullopt;
@@ -105,11 +100,6 @@ class Tokens {
     const auto found = std::ranges::find_if(pieces, [&](const Json& piece) { return piece.array().at(0).string() == content; });
     return found != pieces.end() ? std::optional<std::int64_t>(found - pieces.begin()) : std::nullopt;
   }
-  void keep() {
-    if (changed_) json_.set("added_tokens", std::move(added_));
-  }
-
- private:
   std::int64_t size() const {
     return vocabulary_->is_object() ? std::ssize(vocabulary_->object()) : std::ssize(vocabulary_->array());
   }
@@ -125,12 +115,11 @@ class Tokens {
 /// vocabulary has them: a model has no row for a token that is new.
 void complete(Json& json, const Json& config) {
   Tokens tokens(json);
-  std::vector<std::pair<std::int64_t, const Json*>> listed;
+  std::vector<std::pair<std::int64_t, Json>> listed;
   if (const Json* all = config.find("added_tokens_decoder"); all != nullptr && all->is_object()) {
-    for (const auto& [id, token] : all->object()) listed.emplace_back(number_from<std::int64_t>(id).value_or(0), &token);
+    for (const auto& [id, token] : all->object()) listed.emplace_back(number_from<std::int64_t>(id).value_or(0), token);
   }
-  std::ranges::stable_sort(listed, {}, &std::pair<std::int64_t, const Json*>::first);
-  for (const auto& [id, token] : listed) tokens.add(*token, true);
+  tokens.add_in_order(std::move(listed));
   for (const auto& [name, token] : config.object()) {
     if (name.ends_with("_token")) tokens.add(token, false);
   }
@@ -164,30 +153,21 @@ Json from_two_files(const TokenizerFiles& files, const Json& config) {
                                 folder));
   }
   Json json = bpe::to_json(bpe::model_of_gpt2(first_of(files, vocabularies), first_of(files, merges)));
-  json.set("pre_tokenizer", byte_level(prefix, true));
-  if (qwen) {
-    const Json split(Json::Object{{"type", "Split"},
-                                  {"pattern", Json::Object{{"Regex", bpe::regex_of(bpe::Pattern::qwen2)}}},
-                                  {"behavior", "Isolated"},
-                                  {"invert", false}});
-    json.set("normalizer", Json::Object{{"type", "NFC"}});
-    json.set("pre_tokenizer",
-             Json::Object{{"type", "Sequence"}, {"pretokenizers", Json::Array{split, byte_level(prefix, false)}}});
-  }
+  json.set("pre_tokenizer", bpe::pre_tokenizer_json(qwen ? bpe::Pattern::qwen2 : bpe::Pattern::gpt2, prefix));
+  if (qwen) json.set("normalizer", Json::Object{{"type", "NFC"}});
   if (const std::string* added = files.find(added_file)) {
     Tokens tokens(json);
     const Json more = Json::parse(*added, (files.folder / added_file).string());
-    std::vector<std::pair<std::int64_t, std::string>> listed;
-    for (const auto& [content, id] : more.object()) listed.emplace_back(id.integer(), content);
-    std::ranges::sort(listed);
-    for (const auto& [id, content] : listed) tokens.add(Json::Object{{"content", content}}, true);
+    std::vector<std::pair<std::int64_t, Json>> listed;
+    for (const auto& [content, id] : more.object()) listed.emplace_back(id.integer(), Json::Object{{"content", content}});
+    tokens.add_in_order(std::move(listed));
     tokens.keep();
   }
   complete(json, config);
   if (says(config, "add_bos_token")) {
     const std::string token = text_of(Json(tokens_of(config)), "bos_token");
     const std::string start = token.empty() ? std::string(bpe::gpt2_end_of_text) : token;
-    if (const auto id = Tokens(json).id_of(start)) json.set("post_processor", begins_with(start, *id));
+    if (const auto id = Tokens(json).id_of(start)) json.set("post_processor", bpe::begins_with_json(start, *id));
   }
   return json;
 }

@@ -150,29 +150,7 @@ Json begin_of(const Json& pairs, const Json::Array& tokens, bool usual, std::int
   const Json* const said = pairs.find("tokenizer.ggml.bos_token_id");
   const std::int64_t id = said != nullptr && said->is_int() && is_token(said->integer()) ? said->integer() : usual_id;
   if (!says(pairs, "tokenizer.ggml.add_bos_token", usual) || !is_token(id)) return {};
-  const std::string& token = tokens[static_cast<std::size_t>(id)].string();
-  const Json first(Json::Object{{"SpecialToken", Json::Object{{"id", token}, {"type_id", 0}}}});
-  const auto sequence = [](const char* name) {
-    return Json(Json::Object{{"Sequence", Json::Object{{"id", name}, {"type_id", 0}}}});
-  };
-  const Json entry(Json::Object{{"id", token}, {"ids", Json::Array{id}}, {"tokens", Json::Array{token}}});
-  return Json::Object{{"type", "TemplateProcessing"},
-                      {"single", Json::Array{first, sequence("A")}},
-                      {"pair", Json::Array{first, sequence("A"), first, sequence("B")}},
-                      {"special_tokens", Json::Object{{token, entry}}}};
-}
-
-Json byte_level(bool use_regex) {
-  return Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
-}
-
-Json pre_tokenizer_of(bpe::Pattern pattern) {
-  if (pattern == bpe::Pattern::gpt2) return byte_level(true);
-  const Json split(Json::Object{{"type", "Split"},
-                                {"pattern", Json::Object{{"Regex", bpe::regex_of(pattern)}}},
-                                {"behavior", "Isolated"},
-                                {"invert", false}});
-  return Json::Object{{"type", "Sequence"}, {"pretokenizers", Json::Array{split, byte_level(false)}}};
+  return bpe::begins_with_json(tokens[static_cast<std::size_t>(id)].string(), id);
 }
 
 /// A tokenizer of characters, where each token is one and they are in order; else null.
@@ -305,9 +283,9 @@ std::unique_ptr<Tokenizer> tokenizer_of_gguf(const Json& pairs, const std::strin
       Json::Object{{"version", "1.0"},
                    {"added_tokens", std::move(added)},
                    {"normalizer", splitting->nfc ? Json(Json::Object{{"type", "NFC"}}) : Json()},
-                   {"pre_tokenizer", pre_tokenizer_of(splitting->pattern)},
+                   {"pre_tokenizer", bpe::pre_tokenizer_json(splitting->pattern)},
                    {"post_processor", begin_of(pairs, tokens, splitting->whole_words, usual_begin)},
-                   {"decoder", byte_level(true)},
+                   {"decoder", bpe::byte_level_json(true)},
                    {"model", bpe::bpe_json(std::move(vocabulary), list_at(pairs, merges_key, what), splitting->whole_words)}});
   return bpe::make_bpe_tokenizer(bpe::model_from_json(json, what), json.dump(), bpe::AddedTokens::found);
 }

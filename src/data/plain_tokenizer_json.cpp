@@ -18,9 +18,7 @@ Json split_json() {
       {"type", "Split"}, {"pattern", Json::Object{{"Regex", each_character}}}, {"behavior", "Isolated"}, {"invert", false}};
 }
 
-Json level_json() {
-  return Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
-}
+Json level_json() { return bpe::byte_level_json(false); }
 
 Json file_of(Json pre_tokenizer, Json decoder, Json model) {
   return Json::Object{{"version", "1.0"},          {"truncation", nullptr},

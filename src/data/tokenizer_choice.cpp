@@ -72,10 +72,13 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     }
     case TokenizerChoice::Kind::hf: {
       if (!choice.described.is_null()) return make_tokenizer(choice.described);
-      const io::Path file = io::is_folder(choice.path) ? io::Path(choice.path) / "tokenizer.json" : io::Path(choice.path);
-      const std::optional<Json> json =
-          io::is_folder(choice.path) ? tokenizer_json_of(read_tokenizer_files(choice.path)) : std::nullopt;
-      return tokenizer_from_json(json ? *json : tokenizer_json_at(file), file.string());
+      io::Path file = choice.path;
+      if (io::is_folder(file)) {
+        file /= "tokenizer.json";
+        if (const std::optional<Json> json = tokenizer_json_of(read_tokenizer_files(choice.path)))
+          return tokenizer_from_json(*json, file.string());
+      }
+      return tokenizer_from_json(tokenizer_json_at(file), file.string());
     }
   }
   return nullptr;

@@ -107,18 +107,6 @@ Model parsed(const Json& json, const std::string& what) {
   return result;
 }
 
-Json byte_level(bool use_regex) {
-  return Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
-}
-
-Json pre_tokenizer_json(const Model& model) {
-  const Pattern pattern = model.only_pattern().value_or(Pattern::gpt2);
-  if (pattern == Pattern::gpt2) return byte_level(true);
-  Json split(Json::Object{
-      {"type", "Split"}, {"pattern", Json::Object{{"Regex", regex_of(pattern)}}}, {"behavior", "Isolated"}, {"invert", false}});
-  return Json::Object{{"type", "Sequence"}, {"pretokenizers", Json::Array{std::move(split), byte_level(false)}}};
-}
-
 Json model_json(const Model& model) {
   std::map<std::int32_t, std::string_view> added;
   for (const AddedToken& token : model.added) added.emplace(token.id, token.content);
@@ -148,6 +136,29 @@ Model model_from_json(const Json& json, const std::string& what) {
   }
 }
 
+Json byte_level_json(bool use_regex, bool prefix) {
+  return Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", true}, {"use_regex", use_regex}};
+}
+
+Json pre_tokenizer_json(Pattern pattern, bool prefix) {
+  if (pattern == Pattern::gpt2) return byte_level_json(true, prefix);
+  Json split(Json::Object{
+      {"type", "Split"}, {"pattern", Json::Object{{"Regex", regex_of(pattern)}}}, {"behavior", "Isolated"}, {"invert", false}});
+  return Json::Object{{"type", "Sequence"}, {"pretokenizers", Json::Array{std::move(split), byte_level_json(false, prefix)}}};
+}
+
+Json begins_with_json(const std::string& token, std::int64_t id) {
+  const Json first(Json::Object{{"SpecialToken", Json::Object{{"id", token}, {"type_id", 0}}}});
+  const auto sequence = [](const char* name) {
+    return Json(Json::Object{{"Sequence", Json::Object{{"id", name}, {"type_id", 0}}}});
+  };
+  const Json entry(Json::Object{{"id", token}, {"ids", Json::Array{id}}, {"tokens", Json::Array{token}}});
+  return Json::Object{{"type", "TemplateProcessing"},
+                      {"single", Json::Array{first, sequence("A")}},
+                      {"pair", Json::Array{first, sequence("A"), first, sequence("B")}},
+                      {"special_tokens", Json::Object{{token, entry}}}};
+}
+
 Json to_json(const Model& model) {
   Json::Array added;
   for (const AddedToken& token : model.added) {
@@ -164,9 +175,9 @@ Json to_json(const Model& model) {
                       {"padding", nullptr},
                       {"added_tokens", std::move(added)},
                       {"normalizer", !model.normalizer.empty() ? Json(Json::Object{{"type", "NFC"}}) : Json()},
-                      {"pre_tokenizer", pre_tokenizer_json(model)},
+                      {"pre_tokenizer", pre_tokenizer_json(model.only_pattern().value_or(Pattern::gpt2))},
                       {"post_processor", nullptr},
-                      {"decoder", byte_level(true)},
+                      {"decoder", byte_level_json(true)},
                       {"model", model_json(model)}};
 }
 
