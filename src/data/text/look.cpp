@@ -22,11 +22,16 @@ namespace {
 
 constexpr const char* as_it_is = "name text or JSONL; --binary takes any file's bytes as they are, with --tokenizer byte";
 
+/// The command that unpacks a file of that name; empty: none is needed.
+std::string_view unpacking(const io::Path& name) {
+  const std::string end = lower(name.extension().string());
+  return end == ".gz" ? "gzip -dc " : end == ".zst" || end == ".zstd" ? "zstd -dc " : "";
+}
+
 /// The last part of a file's name in small letters, as it is without that of a compression: ".jsonl".
 std::string ending(io::Path name) {
-  const auto last = [&] { return lower(name.extension().string()); };
-  if (const std::string end = last(); end == ".gz" || end == ".zst" || end == ".zstd") name.replace_extension();
-  return last();
+  if (!unpacking(name).empty()) name.replace_extension();
+  return lower(name.extension().string());
 }
 
 bool named_jsonl(const io::Path& name) {
@@ -118,8 +123,7 @@ Look look_at_rows(const FileStart& start, const std::string& name) {
   const std::string end = ending(name), word = shell_words({name});
   const std::string as_text = fmt::format("; lockstep prepare {} --format text takes it as it is", word);
   const std::string as_rows = fmt::format("lockstep prepare {} --format jsonl reads a document a row", word);
-  const std::string last = io::Path(name).extension().string();
-  const std::string unpacked = last == ".gz" ? "gzip -dc " : last == ".zst" || last == ".zstd" ? "zstd -dc " : "";
+  const std::string_view unpacked = unpacking(name);
   const auto write = [&](const std::string& command) {
     return unpacked.empty() ? fmt::format("write it as JSONL: {} < {} > ROWS.jsonl{}", command, word, as_text)
                             : fmt::format("write it as JSONL: {}{} | {} > ROWS.jsonl{}", unpacked, word, command, as_text);
