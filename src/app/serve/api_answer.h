@@ -46,7 +46,7 @@ class ApiAnswer {
   };
   /// Takes what is new of text `i`, in whole characters. Returns whether there is something.
   bool take(std::size_t i, double seconds);
-  /// Whether the writing of a text ended in the middle: nobody else abandons what is still waited for.
+  /// Whether the writing of a text ended in the middle. The engine alone abandons a text that this still waits for.
   static bool has_failed(const Choice& choice) { return choice.ending == Ending::abandoned; }
   Json choice_json(std::size_t i, bool delta);
   Json likelihoods(Choice& choice) const;

@@ -29,7 +29,7 @@ struct LoggedStep {
   std::optional<double> validation;  ///< at this step; in files of older versions, at the last evaluation before
   double tokens_per_second = 0, mfu = 0, seconds = 0;
   double tokens = 0;                                 ///< of the step, all ranks
-  double all_tokens = 0;                             ///< of the run up to here; whoever reads all lines sets it
+  double all_tokens = 0;                             ///< of the run up to here; set by the reader of all its lines
   std::array<double, kStepParts> parts = {};         ///< seconds, of all micro-batches
   std::optional<std::pair<double, double>> exposed;  ///< least and greatest over the ranks
   comm::CollectiveSeconds waited = {};               ///< of rank 0, for other ranks
