@@ -9,9 +9,8 @@
 #include "data/loader.h"
 #include "io/file.h"
 #include "support/temp_folder.h"
-#include "support/tiny_engine.h"
+#include "support/tiny_trainer.h"
 #include "train/replicas.h"
-#include "train/trainer.h"
 
 namespace lockstep::train {
 namespace {
@@ -59,35 +58,16 @@ class Ear final : public RunListener {
 Heard train_with(std::vector<std::string> hosts) {
   const TempFolder folder;
   io::replace_file(folder.path() / "text.bin", std::string(400, '\1'));
-  const data::TokenFile file(folder.path() / "text.bin", {.token_bytes = 2, .vocabulary = 258});
   Heard heard;
   comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
-    support::Machine machine(1);
-    world.attach(*machine.stream, machine.runtime->team());
-    EngineConfig config = support::tiny_config();
-    config.model.vocabulary = 258;
-    support::RankEngine engine(config, *machine.runtime, *machine.ops, world);
-    const data::LoaderShape shape{
-        .samples = config.samples, .positions = config.positions, .rank = world.rank(), .ranks = world.size()};
-    Arena batches("batches", MemoryKind::data);
-    data::Loader loader(file, data::evaluation_sampler(file, config.positions, 1, "training"), shape);
-    data::WindowReader windows(file, data::evaluation_sampler(file, config.positions, 1, "val"), config.samples, config.positions,
-                               config.samples);
-    TextSampler sampler(engine.share());
-    loader.declare(batches);
-    windows.declare(batches);
-    Ledger ledger;
-    batches.commit(machine.runtime->memory(Space::pinned), ledger);
-    engine.commit();
-    engine.initialise();
-    SlowLoader slow(loader, world.rank() == 1);
-    Log log(stderr, Level::critical);
+    support::TinyTrainer tiny(world, folder.path() / "text.bin");
+    SlowLoader slow(tiny.loader(), world.rank() == 1);
     TrainerOptions options;
     options.max_iters = 30;  // the log line of step 20 comes before the ranks meet
     options.folder = folder.path();
     options.hosts = hosts;
     options.watches = false;
-    Trainer trainer(options, {engine, slow, windows, windows, sampler, nullptr, machine.runtime->team(), log});
+    Trainer trainer(options, tiny.parts(slow));
     RunListeners listeners;
     Heard own;
     listeners.push_back(std::make_unique<Ear>(world.rank() == 0 ? heard : own));

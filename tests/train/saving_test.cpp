@@ -9,15 +9,13 @@
 
 #include "checkpoint/find.h"
 #include "comm/thread/thread_world.h"
-#include "data/loader.h"
 #include "support/far_device.h"
 #include "support/layout_run.h"
 #include "support/temp_folder.h"
-#include "support/tiny_engine.h"
+#include "support/tiny_trainer.h"
 #include "train/replicas.h"
 #include "train/saving/running_save.h"
 #include "train/state.h"
-#include "train/trainer.h"
 
 namespace lockstep::train {
 namespace {
@@ -183,28 +181,9 @@ TEST(Saving, WhatFailsOnOneRankIsToldOnAllAndNothingIsLeft) {
 /// What each rank is told by a run of so many steps. Its folder is renamed when the last save has looked for it.
 std::vector<std::string> train_and_rename(const io::Path& text, const io::Path& run, const io::Path& renamed,
                                           std::int64_t steps) {
-  const data::TokenFile file(text, {.token_bytes = 2, .vocabulary = 258});
   std::vector<std::string> told(2);
   comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
-    support::Machine machine(1);
-    world.attach(*machine.stream, machine.runtime->team());
-    EngineConfig config = support::tiny_config();
-    config.model.vocabulary = 258;
-    support::RankEngine engine(config, *machine.runtime, *machine.ops, world);
-    const data::LoaderShape shape{
-        .samples = config.samples, .positions = config.positions, .rank = world.rank(), .ranks = world.size()};
-    Arena batches("batches", MemoryKind::data);
-    data::Loader loader(file, data::evaluation_sampler(file, config.positions, 1, "training"), shape);
-    data::WindowReader windows(file, data::evaluation_sampler(file, config.positions, 1, "val"), config.samples, config.positions,
-                               config.samples);
-    TextSampler sampler(engine.share());
-    loader.declare(batches);
-    windows.declare(batches);
-    Ledger ledger;
-    batches.commit(machine.runtime->memory(Space::pinned), ledger);
-    engine.commit();
-    engine.initialise();
-    Log log(stderr, Level::critical);
+    support::TinyTrainer tiny(world, text);
     const io::HeldFolder held(run);
     TrainerOptions options;
     options.max_iters = steps;
@@ -216,7 +195,7 @@ std::vector<std::string> train_and_rename(const io::Path& text, const io::Path& 
     options.before_save = [&] {
       if (++saves == steps) std::filesystem::rename(run, renamed);
     };
-    Trainer trainer(options, {engine, loader, windows, windows, sampler, nullptr, machine.runtime->team(), log});
+    Trainer trainer(options, tiny.parts(tiny.loader()));
     try {
       trainer.run({}, {});
     } catch (const SystemError& error) {
