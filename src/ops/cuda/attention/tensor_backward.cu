@@ -16,6 +16,13 @@ struct BackwardTensors {
 
 constexpr unsigned tensor_warps = 4, tensor_threads = tensor_warps * warp;
 
+// sm_100's code needs more registers than there are, unless keys of a small head meet half a strip at a time.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 1000
+constexpr bool halves_strips = false;
+#else
+constexpr bool halves_strips = true;
+#endif
+
 /// The size of tiles: of keys that stay, or of queries.
 template <bool of_keys_, int size_>
 struct Sizes {
@@ -23,7 +30,8 @@ struct Sizes {
   static constexpr int size = size_;
   static constexpr int high = size == 128 ? 1 : 2;  // fragments of a warp's rows, as many as there are registers for
   static constexpr int strip = 32;                  // rows that come by at a time
-  static constexpr int wide = strip / 8, warp_rows = high * 16, rows = warp_rows * static_cast<int>(tensor_warps);
+  static constexpr int columns = of_keys && size == 64 && halves_strips ? strip / 2 : strip;  // of them, as many as meet at once
+  static constexpr int wide = columns / 8, warp_rows = high * 16, rows = warp_rows * static_cast<int>(tensor_warps);
   static constexpr int queries = of_keys ? strip : rows;
   static constexpr int results = of_keys ? 2 : 1;
   using Scores = Fragments<high, wide>;
@@ -91,7 +99,7 @@ struct Call {
   }
 };
 
-/// A warp's rows and a strip: of which head, where, and where they lie in shared memory.
+/// A warp's rows and columns of a strip: of which head, where, and where they lie in shared memory.
 template <class Of>
 struct Block {
   int head, place, pass;
@@ -99,8 +107,8 @@ struct Block {
   const QueryNumbers<Of::queries>& numbers;
   int first_number;
   /// Which of the numbers are those of an element's query.
-  __device__ __forceinline__ int number(int row, int column) const { return Of::of_keys ? column : first_number + row; }
-  __device__ __forceinline__ int last_number() const { return Of::of_keys ? Of::strip - 1 : first_number + Of::warp_rows - 1; }
+  __device__ __forceinline__ int number(int row, int column) const { return first_number + (Of::of_keys ? column : row); }
+  __device__ __forceinline__ int last_number() const { return first_number + (Of::of_keys ? Of::columns : Of::warp_rows) - 1; }
 };
 
 /// What a query does not see gets no weight.
@@ -138,11 +146,11 @@ __device__ __forceinline__ void weigh(const Heads& heads, const Block<Of>& block
   });
 }
 
-/// Adds the products of a warp's rows and a strip. The first sums get gradients of scores times q or k, the second weights times
-/// d_o.
+/// Adds the products of a warp's rows and what meets them. The first sums get gradients of scores times q or k, the second
+/// weights times d_o.
 template <class Of>
 __device__ __forceinline__ void add_block(const Call& call, const Block<Of>& block, typename Of::Sums (&sums)[Of::results]) {
-  constexpr int size = Of::size, high = Of::high, wide = Of::wide, strip = Of::strip;
+  constexpr int size = Of::size, high = Of::high, wide = Of::wide;
   const Heads& heads = call.heads;
   Bits<high, wide> kept = ~Bits<high, wide>{0};
   if (heads.drops) kept = draw_kept<high, wide, Of::of_keys>(heads, call.queries.sample, block.head, block.place, block.pass);
@@ -151,7 +159,7 @@ __device__ __forceinline__ void add_block(const Call& call, const Block<Of>& blo
   if (heads.softcap > 0) cap_scores<high, wide>(heads.softcap, scores);
   score_product<size, high, wide>(SharedRows<size, high>(block.stay[1]), block.strip[1], d_weights);
   const int first_key = Of::of_keys ? block.place : block.pass, first_query = Of::of_keys ? block.pass : block.place;
-  const int end_key = first_key + (Of::of_keys ? Of::warp_rows : strip);
+  const int end_key = first_key + (Of::of_keys ? Of::warp_rows : Of::columns);
   if (end_key > first_query + 1 || end_key > call.keys() || block.numbers.first[block.last_number()] > first_key)
     hide<Of>(call.keys(), block, scores, d_weights);
   if (heads.drops || heads.softcap > 0) {
@@ -249,13 +257,8 @@ __device__ __forceinline__ void walk_through(const Call& call, const Walk& walk,
     if (Of::of_keys) keep_numbers(ahead, numbers);
     copies_wait<0>();
     __syncthreads();
-    const Block<Of> block{head,
-                          warp_place,
-                          place,
-                          {shared.stay[0].x + from, shared.stay[1].x + from},
-                          {shared.pass[stage][0].x, shared.pass[stage][1].x},
-                          numbers,
-                          warp_row};
+    const int of_head = head, pass = place;
+    const Strip<Of::size, strip>(&strips)[2] = shared.pass[stage];
     place += strip;
     if (place >= walk.end) {
       place = walk.begin;
@@ -263,8 +266,20 @@ __device__ __forceinline__ void walk_through(const Call& call, const Walk& walk,
     }
     stage ^= 1;
     if (head < walk.end_head) load(head, place, stage);
-    const bool sees = Of::of_keys ? block.pass + strip > warp_place : block.pass < warp_place + Of::warp_rows;
-    if (warp_row < walk.rows && sees) add_block<Of>(call, block, sums);
+    const bool sees = Of::of_keys ? pass + strip > warp_place : pass < warp_place + Of::warp_rows;
+    if (warp_row >= walk.rows || !sees) continue;
+#pragma unroll 1
+    for (int column = 0; column < strip; column += Of::columns) {
+      const int row = column * row_step<Of::size>;
+      const Block<Of> block{of_head,
+                            warp_place,
+                            pass + column,
+                            {shared.stay[0].x + from, shared.stay[1].x + from},
+                            {strips[0].x + row, strips[1].x + row},
+                            numbers,
+                            Of::of_keys ? column : warp_row};
+      add_block<Of>(call, block, sums);
+    }
   }
 }
 
