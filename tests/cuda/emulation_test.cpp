@@ -95,7 +95,8 @@ void end_behind(const std::function<void()>& work) {
   std::exit(0);
 }
 
-TEST(CudaEmulation, RacesInABlockAndBetweenBlocksAreTold) {
+// GoogleTest runs a DeathTest before others: a child that was forked from many threads may hang.
+TEST(CudaEmulationDeathTest, RacesInABlockAndBetweenBlocksAreTold) {
   if (!races_are_watched()) GTEST_SKIP() << "ThreadSanitizer tells races: make tsan";
   const testing::ExitedWithCode told(66);  // ThreadSanitizer's
   EXPECT_EXIT(end_behind([] { wrong_numbers(no_barrier); }), told, "data race");
@@ -124,11 +125,11 @@ TEST(CudaEmulation, MoreSharedMemoryThanTheLaunchAskedForIsTold) {
   EXPECT_NE(text.find("shared memory of 384 bytes is used, the launch asked for 380"), std::string::npos) << text;
 }
 
-TEST(CudaEmulation, AnAddressBehindAnAllocationEndsTheProgram) {
+TEST(CudaEmulationDeathTest, AnAddressBehindAnAllocationEndsTheProgram) {
   EXPECT_DEATH(wrong_numbers(behind_the_array), "reverse, block 2,0,0, thread [0-9]+,0,0 touched device memory of 1152 bytes");
 }
 
-TEST(CudaEmulation, TheHostsTouchOfDeviceMemoryEndsTheProgram) {
+TEST(CudaEmulationDeathTest, TheHostsTouchOfDeviceMemoryEndsTheProgram) {
   const DeviceNumbers<float> numbers({1, 2});
   EXPECT_DEATH(std::printf("%f", static_cast<double>(*numbers.data())), "the host touched device memory of 8 bytes, at byte 0");
 }
@@ -140,7 +141,7 @@ __global__ void index_too_large(float* to, int i) {
 }
 __global__ void misaligned_vector(float* x) { *reinterpret_cast<float4*>(x + 1) = float4{1, 2, 3, 4}; }
 
-TEST(CudaEmulation, IndicesAndAlignmentAreChecked) {
+TEST(CudaEmulationDeathTest, IndicesAndAlignmentAreChecked) {
   const DeviceNumbers<float> numbers(ascending(8));
   EXPECT_DEATH(run(1, 1, sizeof(Numbers), index_too_large, numbers.data(), block_size), "index 96 out of bounds");
   EXPECT_DEATH(run(1, 1, 0, misaligned_vector, numbers.data()), "misaligned address");
