@@ -8,6 +8,9 @@
 #              verify: layouts on the GPU beside one rank on the processor (fp32) or on the GPU (bf16)
 #              train: one run on both devices in fp32, whose losses must be equal, and one in bf16
 #              step: tokens/s of whole steps in bf16 and fp32
+#              seed: 300 steps of configs/seed.toml in bf16; with Tiny Shakespeare as TEXT, beside the losses of four A100s
+#              ladder: its rate with each optimisation that a GPU has, one after the other
+#              scaling: tokens/s of the processor beside it on 1, 2, 4, ... of its cores
 #              torch: the same steps by PyTorch; PEERS=FOLDER names the one with torch_gpt.py
 #              sanitizer: two steps under compute-sanitizer
 #              default: all; those whose tools are missing are left out
@@ -29,7 +32,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 program=$(realpath -- "${1:-$root/build-cuda/lockstep}" 2>/dev/null) || program=${1:-}
 [ -x "$program" ] || fail "no program at '${1:-build-cuda/lockstep}': make cuda builds it"
 [ $# = 0 ] || shift
-all=(doctor verify train step torch sanitizer)
+all=(doctor verify train step seed ladder scaling torch sanitizer)
 [ $# -gt 0 ] || set -- "${all[@]}"
 for part in "$@"; do
     [[ " ${all[*]} " == *" $part "* ]] || fail "'$part' is no part: choose from ${all[*]}"
@@ -38,7 +41,7 @@ out=${OUT:-$root/runs/gpu}
 limit=${LIMIT:-540}
 [[ $limit =~ ^[1-9][0-9]*$ ]] || fail "LIMIT=$limit: must be a number of seconds above 0"
 read -ra models <<<"${MODELS:-gpt2 llama}"
-read -ra shapes <<<"${SHAPES:-seed:64x1024 gpt2:64x1024 char}"
+read -ra shapes <<<"${SHAPES:-seed:64x1024 gpt2:64x1024 char qwen0.5b:16x1024 qwen1.5b:9x2048}"
 mkdir -p "$out"
 
 # Lines of words, each of which is often followed by a few others: a function of nothing, that can be learnt.
@@ -101,6 +104,47 @@ step() {
     return $status
 }
 
+# Steps of the seed's model; 256 samples each, as four GPUs had.
+of_seed() { # name, then settings
+    local name=$1
+    shift
+    rm -rf -- "${out:?}/$name"
+    "$program" train --config "$root/configs/seed.toml" data.dataset=null "data.dir=$out/text" "log.dir=$out/$name" log.name=null \
+        train.init_from=scratch train.device=cuda train.dtype=bf16 optimizer.gas=4 sample.tokens=0 "$@"
+}
+
+seed() {
+    prepare && of_seed seed train.max_iters=300 train.eval_iters=50 || return
+    [[ $(sha256sum <"$out/text.txt") == 86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed* ]] || return 0
+    local step loss ours status=0
+    while read -r step loss; do
+        ours=$(sed -n "s/.*\"step\":$step,.*\"val_loss\":\([0-9.]*\),.*/\1/p" "$out/seed/metrics.jsonl")
+        awk -v step="$step" -v ours="$ours" -v theirs="$loss" 'BEGIN {
+            apart = ours - theirs
+            printf "step %d: validation loss %.4f, on four A100s %.4f\n", step, ours, theirs
+            exit !(ours != "" && apart < 0.1 && apart > -0.1)
+        }' || status=1
+    done <<<"100 2.478951
+200 2.148510
+300 1.713714"
+    return $status
+}
+
+ladder() {
+    prepare || return
+    local settings=(train.max_iters=20 train.eval_interval=1000 train.eval_iters=1 train.log_interval=1 kernels.attention=materialised
+        train.dtype=fp32 model.batch_size=16 optimizer.gas=16) rung status=0
+    for rung in "" kernels.attention=tiled train.dtype=bf16 "model.batch_size=64 optimizer.gas=4"; do
+        read -ra rung <<<"$rung"
+        settings+=("${rung[@]}")
+        of_seed ladder "${settings[@]}" >"$out/ladder.log" 2>&1 || status=1
+        echo "${rung[*]:-materialised attention, fp32, 16 samples at a time}: $(sed -n 's/^Speed: *//p' "$out/ladder.log")"
+    done
+    return $status
+}
+
+scaling() { "$program" bench scaling --shape char --seconds 10; }
+
 torch() {
     if ! python3 -c 'import torch' 2>/dev/null || [ ! -f "${PEERS:-}/torch_gpt.py" ]; then return 77; fi
     local status=0 dtype
@@ -123,7 +167,7 @@ sanitizer() {
 }
 
 export program out root
-export -f made_up_text prepare run losses "${all[@]}"
+export -f made_up_text prepare run losses of_seed "${all[@]}"
 export models_list="${models[*]}" shapes_list="${shapes[*]}"
 told=() failed=0
 for part in "$@"; do

@@ -11,7 +11,7 @@
 namespace lockstep::lab {
 namespace {
 
-constexpr std::array<StepShape, 13> shapes{{{"tiny", 4, 4, 128, 65, 12, 64},
+constexpr std::array<StepShape, 15> shapes{{{"tiny", 4, 4, 128, 65, 12, 64},
                                             {"char-12x64", 6, 6, 384, 65, 12, 64},
                                             {"char", 6, 6, 384, 65, 64, 256},
                                             {"gpt2:4x64", 12, 12, 768, 50304, 4, 64},
@@ -23,7 +23,9 @@ constexpr std::array<StepShape, 13> shapes{{{"tiny", 4, 4, 128, 65, 12, 64},
                                             {"seed:64x1024", 12, 12, 768, 65, 64, 1024},
                                             {"gpt2:64x1024", 12, 12, 768, 50304, 64, 1024},
                                             {"gpt2-xl:4x1024", 48, 25, 1600, 50304, 4, 1024},
-                                            {"llama1b:4x4096", 16, 32, 2048, 128256, 4, 4096, true, 8, 8192}}};
+                                            {"llama1b:4x4096", 16, 32, 2048, 128256, 4, 4096, true, 8, 8192},
+                                            {"qwen0.5b:16x1024", 24, 14, 896, 151936, 16, 1024, true, 2, 4864},
+                                            {"qwen1.5b:9x2048", 28, 12, 1536, 151936, 9, 2048, true, 2, 8960}}};
 
 // A large vocabulary's logits exist for so many tokens at a time.
 constexpr std::int64_t head_chunk = 256;

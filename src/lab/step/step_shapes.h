@@ -21,7 +21,7 @@ struct StepShape {
 };
 
 /// tiny, char-12x64, char, gpt2:4x64, gpt2:8x256, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024; for GPUs seed:64x1024,
-/// gpt2:64x1024, gpt2-xl:4x1024, llama1b:4x4096.
+/// gpt2:64x1024, gpt2-xl:4x1024, llama1b:4x4096, qwen0.5b:16x1024, qwen1.5b:9x2048.
 std::vector<std::string> step_shape_names();
 /// The shape of this name. Throws UserError that names the known ones.
 const StepShape& step_shape(std::string_view name);
