@@ -3,6 +3,7 @@
 // of all products, so that weights never leave registers.
 
 #include "ops/cuda/attention/tensor_tile.cuh"
+#include "ops/cuda/device/target.cuh"
 
 namespace lockstep::ops::cuda {
 namespace {
@@ -17,11 +18,7 @@ struct BackwardTensors {
 constexpr unsigned tensor_warps = 4, tensor_threads = tensor_warps * warp;
 
 // sm_100's code needs more registers than there are, unless keys of a small head meet half a strip at a time.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 1000
-constexpr bool halves_strips = false;
-#else
-constexpr bool halves_strips = true;
-#endif
+constexpr bool halves_strips = target >= 1000;
 
 /// The size of tiles: of keys that stay, or of queries.
 template <bool of_keys_, int size_>
