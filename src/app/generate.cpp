@@ -10,10 +10,10 @@
 
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
-#include "app/cli/other_words.h"
 #include "app/loaded_model.h"
 #include "app/published/text_habits.h"
 #include "app/sampling_options.h"
+#include "app/settings/foreign/other_words.h"
 #include "base/terminal.h"
 #include "base/text/utf8.h"
 #include "base/units.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "app/cli/commands.h"
-#include "app/cli/other_words.h"
+#include "app/settings/foreign/other_words.h"
 #include "app/settings/keys.h"
 #include "app/sweep/sweep_plan.h"
 #include "app/train/train_words.h"

@@ -9,9 +9,9 @@
 
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
-#include "app/cli/other_words.h"
 #include "app/serve/api.h"
 #include "app/serve/text_engine.h"
+#include "app/settings/foreign/other_words.h"
 #include "base/text/trimmed.h"
 #include "base/units.h"
 #include "io/file.h"

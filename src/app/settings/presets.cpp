@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "app/cli/other_words.h"
+#include "app/settings/foreign/other_words.h"
 #include "app/settings/keys.h"
 #include "app/settings/model_presets.h"
 

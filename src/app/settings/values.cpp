@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/cli/other_words.h"
 #include "app/settings/entry.h"
+#include "app/settings/foreign/other_words.h"
 #include "app/settings/kept_paths.h"
 #include "app/settings/keys.h"
 #include "base/number_text.h"

@@ -1,4 +1,4 @@
-#include "app/cli/other_words.h"
+#include "app/settings/foreign/other_words.h"
 
 #include <algorithm>
 #include <array>
