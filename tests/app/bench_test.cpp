@@ -66,7 +66,7 @@ TEST(Bench, AGpuIsRefusedByABuildWithoutCuda) {
 }
 
 TEST(Bench, RanksOfScalingAreOnesThatThereCanBe) {
-  EXPECT_NE(error_of({"scaling", "--shape", "tiny", "--ranks", "2000000000"}).find("--ranks 2000000000: must be from 0 to 1024"),
+  EXPECT_NE(error_of({"scaling", "--shape", "tiny", "--ranks", "2000000000"}).find("--ranks 2000000000: must be from 0 to "),
             std::string::npos);
 }
 

@@ -42,7 +42,7 @@ std::optional<Answer> run_scaling(BenchLine& line) {
   lab::StepBenchOptions options{.steps = 20, .seconds = 10, .version = kVersion};
   line.ask_shape();
   line.choice("--kind", kinds, {"both", "strong", "weak"}, "which scaling");
-  line.count("--ranks", most, "N", "the most ranks; 0: the cores", 0, 1024);
+  line.count("--ranks", most, "N", "the most ranks; 0: the cores", 0, most_ranks());
   line.ask_isa();
   line.count("--steps", options.steps, "N", "timed steps of a measurement, behind 2 to warm up");
   line.ask_seconds(options.seconds, "of a measurement, at most (but at least 3 steps)");

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "app/gpu/certificate.h"
@@ -27,9 +28,10 @@ namespace {
 
 void check(const RankOptions& options) {
   std::vector<Problem> problems;
-  if (options.ranks < 1 || options.ranks > most_ranks) {
-    problems.push_back({fmt::format("--ranks {}: must be from 1 to {}", options.ranks, most_ranks),
-                        "one rank a core, or a few, is what a machine can use: --ranks 2"});
+  if (options.ranks < 1 || options.ranks > most_ranks()) {
+    problems.push_back(
+        {fmt::format("--ranks {}: must be from 1 to {} on this machine", options.ranks, most_ranks()),
+         "one rank a core, or a few, is what a machine can use: --ranks 2; lockstep launch --oversubscribe starts more"});
   }
   if (options.threads < 0)
     problems.push_back({fmt::format("--threads {}: must not be negative", options.threads), "--threads 0"});
@@ -186,6 +188,8 @@ std::unique_ptr<ops::Ops> Session::make_ops(ops::OpObserver* observer, std::opti
 std::string Session::description() const {
   return runtime_->description() + certified_ + fmt::format(", kernels for {}{}", ops::name_of(isa()), agreed_.narrowed);
 }
+
+std::int64_t most_ranks() { return std::max<std::int64_t>(64, std::int64_t{16} * std::thread::hardware_concurrency()); }
 
 void run_on_ranks(const RankOptions& options, const std::function<void(Session&)>& body) {
   check(options);

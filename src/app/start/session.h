@@ -67,8 +67,9 @@ class Session {
   std::string certified_;  // of a GPU: what description() says of its certificate
 };
 
-/// Ranks that one command starts, at most.
-inline constexpr std::int64_t most_ranks = 1024;
+/// Ranks that one command starts as its threads, at most: 16 a core, and 64 on any machine. More would keep a machine busy for
+/// minutes with waiting for each other.
+std::int64_t most_ranks();
 
 struct RankOptions {
   std::int64_t ranks = 1;

@@ -85,8 +85,8 @@ std::vector<Problem> check(const Options& options) {
   }
   if (options.repeats < 1 || options.repeats > 1000)
     problems.push_back({fmt::format("--repeats {}: must be from 1 to 1000", options.repeats), "--repeats 3"});
-  if (options.ranks && (*options.ranks < 1 || *options.ranks > 1024))
-    problems.push_back({fmt::format("--ranks {}: must be from 1 to 1024", *options.ranks), "--ranks 2"});
+  if (options.ranks && (*options.ranks < 1 || *options.ranks > most_ranks()))
+    problems.push_back({fmt::format("--ranks {}: must be from 1 to {}", *options.ranks, most_ranks()), "--ranks 2"});
   if (options.out.empty()) {
     problems.push_back({"--out DIR is missing", "--out sweeps/first"});
   } else {

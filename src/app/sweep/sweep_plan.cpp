@@ -91,8 +91,9 @@ void add_axis(SweepWords& words, const std::string& word, SweepAxis axis, std::v
 
 std::optional<std::int64_t> ranks_from(const std::string& text, std::vector<Problem>& problems) {
   const std::optional<double> value = finite_from(text);
-  if (value && *value == std::floor(*value) && *value >= 1 && *value <= most_ranks) return static_cast<std::int64_t>(*value);
-  problems.push_back({fmt::format("ranks = {}: must be an integer from 1 to 1024", text), "ranks=1,2"});
+  if (value && *value == std::floor(*value) && *value >= 1 && *value <= static_cast<double>(most_ranks()))
+    return static_cast<std::int64_t>(*value);
+  problems.push_back({fmt::format("ranks = {}: must be an integer from 1 to {}", text, most_ranks()), "ranks=1,2"});
   return std::nullopt;
 }
 
@@ -163,7 +164,7 @@ void settle_ranks(std::vector<SweepPoint>& points, const SweepRequest& request) 
 
 /// The recipe of a point. Throws UserError for one that cannot be; returns what keeps it from running here.
 std::vector<Problem> settle_recipe(SweepPoint& point, const SweepRequest& request) {
-  if (point.ranks > most_ranks) return {{fmt::format("{} ranks, more than {}", point.ranks, most_ranks), "smaller degrees"}};
+  if (point.ranks > most_ranks()) return {{fmt::format("{} ranks, more than {}", point.ranks, most_ranks()), "smaller degrees"}};
   settings::Sources sources = sources_of(point, request);
   sources.ranks = point.ranks;
   point.recipe = settings::resolve(sources, [&](const RunConfig& config) { return check_ranks(config, point.ranks); }).config;
