@@ -66,10 +66,11 @@ NamedModel found(const std::string& name) {
   if (settings::find_preset("model", name) != nullptr) return from_preset(name);
   if (name.ends_with(".toml")) return from_recipe(name);
   if (name.ends_with(".json")) return from_published(name, name);
+  // A run's folder has a config.json, too, with its settings.
+  if (const io::Path file = io::Path(name) / "config.toml"; !name.empty() && io::exists(file)) return from_recipe(file.string());
   if (const io::Path file = io::Path(name) / "config.json"; !name.empty() && io::exists(file)) {
     return from_published(name, file);
   }
-  if (const io::Path file = io::Path(name) / "config.toml"; !name.empty() && io::exists(file)) return from_recipe(file.string());
   const std::string what = !io::exists(name)     ? "neither a preset nor a file"
                            : io::is_folder(name) ? "this folder has neither config.json nor config.toml"
                                                  : "its name ends neither in .toml nor in .json";
