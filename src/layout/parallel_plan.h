@@ -3,6 +3,7 @@
 // How a run is laid out over its ranks: degrees of each kind of parallelism, what is cut over whom, and where it lies. A plan is
 // plain data: it can be checked, printed and costed for a thousand ranks without one of them.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -99,7 +100,7 @@ struct ParallelPlan {
   bool allow_tp_across_hosts = false;
   bool canonical = false;  ///< sums have an order that no degree changes (canonical_grid.h)
 
-  int ranks() const { return dp * tp * cp * pp; }
+  int ranks() const { return static_cast<int>(std::min<std::int64_t>(std::int64_t{dp} * tp * cp * pp, 1 << 30)); }
   /// Parts that the model's blocks are cut into.
   int stages() const { return table ? table->map.stages() : pp * chunks; }
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;

@@ -88,9 +88,10 @@ class PlanChecks {
                                        {Field::gas, plan_.microbatches}}) {
       if (value < 1) refuse(say_.has(field, value) + ": must be at least 1", say_.set(field, 1));
     }
-    if (problems_.size() > before || plan_.ranks() == ranks) return;
-    refuse(fmt::format("dp {} x tp {} x cp {} x pp {} = {} ranks, but there {} {}", plan_.dp, plan_.tp, plan_.cp, plan_.pp,
-                       plan_.ranks(), ranks == 1 ? "is" : "are", ranks),
+    const std::int64_t own = std::int64_t{plan_.dp} * plan_.tp * plan_.cp * plan_.pp;
+    if (problems_.size() > before || own == ranks) return;
+    refuse(fmt::format("dp {} x tp {} x cp {} x pp {} = {} ranks, but there {} {}", plan_.dp, plan_.tp, plan_.cp, plan_.pp, own,
+                       ranks == 1 ? "is" : "are", ranks),
            fitting_degrees(ranks));
   }
 

@@ -27,14 +27,15 @@ Value<PlanWish> own(Rule rule, Member PlanWish::* member) {
 }
 
 constexpr std::int64_t most_ranks = 64;  // of a degree in the words of a layout
+constexpr std::int64_t most_started = 1 << 20;
 
 std::vector<FieldRow> degree_rows() {
   using enum PlanField;
-  const Rule any = Rule::any(), positive = Rule::between(1, kMany);
+  const Rule any = Rule::any();
   return {
       {dp, "parallel.dp", "ranks",
        "groups of ranks that train on samples of their own (data parallelism); null: what the other degrees leave of the ranks",
-       parallel(positive, &ParallelWish::dp), 10, "dp", "data-parallel ranks (1)", "", most_ranks},
+       parallel(Rule::between(1, most_started), &ParallelWish::dp), 10, "dp", "data-parallel ranks (1)", "", most_ranks},
       {tp, "parallel.tp", "ranks",
        "that divide every layer among them by heads, features and tokens of the vocabulary (tensor parallelism)",
        parallel(Rule::between(1, 1024), &ParallelWish::tp), 20, "tp", "tensor-parallel ranks, which split layers (1)", "",
@@ -99,7 +100,7 @@ std::vector<FieldRow> reduction_rows() {
        parallel(any, &ParallelWish::overlap), 190, "overlap", "gradients are added while backward goes on (true)"},
       {ranks_per_host, "parallel.ranks_per_host", "ranks",
        "that count as those of one host, for what is laid out by hosts; null: NGPU_PER_HOST, or as they were started",
-       parallel(positive, &ParallelWish::ranks_per_host), 130, "ranks_per_host",
+       parallel(Rule::between(1, most_started), &ParallelWish::ranks_per_host), 130, "ranks_per_host",
        "that count as one host's (2 x tp where hosts matter)", "", most_ranks},
   };
 }
@@ -155,7 +156,7 @@ std::vector<FieldRow> other_rows() {
   using enum PlanField;
   return {
       {gas, "optimizer.gas", "micro-batches", "gradient accumulation: micro-batches of one step",
-       own(Rule::between(1, 1 << 20), &PlanWish::gas), 90, "gas",
+       own(Rule::between(1, most_gas), &PlanWish::gas), 90, "gas",
        "micro-batches of a step, on each data-parallel rank (in verify those that make 4 on all; as pp needs)", "", 1024},
       {canonical,
        "numerics.canonical",

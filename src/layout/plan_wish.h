@@ -47,6 +47,8 @@ struct MemoryWish {
   bool operator==(const MemoryWish&) const = default;
 };
 
+inline constexpr std::int64_t most_gas = 1 << 20;  ///< micro-batches of a step
+
 struct PlanWish {
   ParallelWish parallel = {};
   MemoryWish memory = {};

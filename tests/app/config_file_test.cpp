@@ -18,6 +18,12 @@ List problems_of(std::string_view text) {
   return all;
 }
 
+TEST(ConfigText, JsonIsToldWhereDeepSpeedsFilesGo) {
+  const List found = problems_of("\n{\"optimizer\": {\"type\": \"AdamW\"}}\n");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_TRUE(found.front().ends_with("-> a file of DeepSpeed's is train.ds_config_path=r.toml")) << found.front();
+}
+
 TEST(ConfigText, KeysOfUnknownGroupsAreLookedUpLikeOthers) {
   const List found = problems_of(
       "[optimizr]\n"

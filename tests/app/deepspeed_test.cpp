@@ -136,6 +136,10 @@ TEST_F(DeepSpeedTest, WhatTheFileLeavesOutIsAsInDeepSpeed) {
                        "what the file leaves out is as in DeepSpeed: optimizer.weight_decay = 0.0 "
                        "(optimizer.params.weight_decay), optimizer.momentum = 0.0 (optimizer.params.momentum)"));
   EXPECT_TRUE(mentions(sgd.warnings, "no scheduler, so the learning rate follows train.warmup_iters"));
+  EXPECT_NE(refused(R"({"train_batch_size": 8589934594, "train_micro_batch_size_per_gpu": 2})")
+                .find("train_batch_size = 8589934594 makes optimizer.gas = 4294967297: must be an integer of at least 1"),
+            std::string::npos);
+  EXPECT_EQ(resolved(R"({"optimizer": {"type": "adamw", "params": {"lr": 0.5}}})").config.optimizer.learning_rate, 0.5);
   const Resolved adam = resolved(R"({"optimizer": {"type": "AdamW"}, "scheduler": {"type": "WarmupLR"}})");
   EXPECT_EQ(adam.config.optimizer.learning_rate, 1e-3);
   EXPECT_EQ(adam.config.optimizer.min_lr, 1e-3);

@@ -40,6 +40,8 @@ TEST(DataSettings, AreAFolderOrATextNamedByItsContent) {
             std::string::npos);
   io::replace_file(folder / "recipe.toml", "[train]\n");
   EXPECT_NE(refusal(folder / "recipe.toml", {}).find("recipe.toml has settings, by its name"), std::string::npos);
+  io::replace_file(folder / "ds.json", R"({"train_batch_size": 8})");
+  EXPECT_NE(refusal(folder / "ds.json", {}).find("train.ds_config_path="), std::string::npos);
   const std::string two = refusal(folder / "none", {"data.dir=data/x"});
   EXPECT_NE(two.find("DATA is given twice: "), std::string::npos) << two;
   EXPECT_NE(two.find("none: there is no such text or folder"), std::string::npos) << two;

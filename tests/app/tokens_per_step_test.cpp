@@ -30,6 +30,7 @@ TEST(TokensPerStep, GiveTheMicroBatchesOfAStep) {
   refused(1, {"train.tokens_per_step=5000"}, "train.tokens_per_step=4608 or 5120");
   refused(4, {"train.tokens_per_step=1000"}, "train.tokens_per_step=2048");
   refused(4, {"train.tokens_per_step=1000"}, "model.batch_size = 4 x model.block_size = 128 x 4), and they do not divide it");
+  refused(1, {"train.tokens_per_step=2199023256064"}, "makes optimizer.gas = 4294967297: must be at most 1048576");
   refused(1, {"train.tokens_per_step=4096", "optimizer.gas=3"}, "optimizer.gas = 3: train.tokens_per_step = 4096 makes it 8");
 }
 

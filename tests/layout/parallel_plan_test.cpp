@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+
+#include "layout/plan_fields.h"
 
 namespace lockstep::layout {
 namespace {
@@ -29,6 +32,15 @@ TEST(ParallelPlan, APlanThatFitsHasNoProblem) {
   EXPECT_TRUE(check(all, small, 16).empty());
   EXPECT_EQ(describe(all), "dp=2 tp=2 cp=2 (allgather) pp=2 (zb-v) sequence");
   EXPECT_EQ(describe({}), "one rank");
+}
+
+// A plan's numbers are ints, and its rows of bytes are not: one that was cut to 32 bits would be another plan.
+TEST(ParallelPlan, NoFieldTakesANumberThatThePlanCannotHold) {
+  for (const FieldRow& row : plan_fields()) {
+    if (row.value.type != ValueType::integer || row.unit == "bytes") continue;
+    EXPECT_LE(row.value.rule.high, std::numeric_limits<int>::max()) << row.setting;
+  }
+  EXPECT_TRUE(complains({.dp = 1 << 20, .tp = 1024, .cp = 1024, .pp = 512}, 1, "= 562949953421312 ranks, but there is 1"));
 }
 
 TEST(ParallelPlan, EveryProblemIsToldAtOnceWithARemedy) {

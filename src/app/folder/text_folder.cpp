@@ -10,6 +10,7 @@
 #include "app/published/published_files.h"
 #include "app/settings/source_shape.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/shell.h"
 #include "checkpoint/find.h"
 #include "data/text/look.h"
@@ -27,6 +28,18 @@ std::string beginning_of_name(const std::string& text) {
 }
 
 bool is_settings(const std::string& name) { return name.ends_with(".toml") || name.ends_with(".yaml") || name.ends_with(".yml"); }
+
+/// Whether a file is an object that only DeepSpeed's settings are.
+bool is_deepspeed(const std::string& path) {
+  if (!path.ends_with(".json")) return false;
+  try {
+    const Json json = Json::parse(io::read_document(path, std::uint64_t{1} << 20), path);
+    const auto has = [&](const char* key) { return json.is_object() && json.find(key) != nullptr; };
+    return has("train_batch_size") || has("train_micro_batch_size_per_gpu") || has("zero_optimization");
+  } catch (const UserError&) {
+    return false;
+  }
+}
 
 /// The error for a folder without prepared text, with what it may be meant for.
 Problem no_text_in(const std::string& folder) {
@@ -86,6 +99,9 @@ std::vector<std::string> data_settings(const std::string& data, const std::vecto
                         "name a text, or a folder that lockstep prepare TEXT --out FOLDER made"});
   } else if (!file && !data::is_prepared(data) && !io::exists(io::Path(data) / "train.bin")) {
     problems.push_back(no_text_in(data));
+  } else if (file && is_deepspeed(data)) {
+    problems.push_back(
+        {fmt::format("{} has settings of DeepSpeed, and no text to train on", data), "train.ds_config_path=" + data});
   } else if (file && is_settings(data)) {
     problems.push_back({fmt::format("{} has settings, by its name, and no text to train on", data),
                         fmt::format("{}; a text of this name is prepared first: {}",

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "app/settings/run_layout.h"
-#include "app/start/kept_batch.h"
+#include "app/start/step_batch.h"
 #include "app/train/train_words.h"
 #include "checkpoint/find.h"
 #include "io/file.h"

@@ -89,9 +89,11 @@ std::vector<Problem> read_config_text(std::string_view text, std::string_view wh
   try {
     return Reader(what, config).read(toml::parse(text, what));
   } catch (const toml::parse_error& error) {
-    return {{fmt::format("{}:{}: {}", what, error.source().begin.line, error.description()),
-             what.ends_with(".py") ? fmt::format("nanoGPT's files stand alone: {}", own_command({"train", std::string(what)}))
-                                   : "settings are TOML (https://toml.io): [train], and below it max_iters = 500"}};
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    std::string remedy = "settings are TOML (https://toml.io): [train], and below it max_iters = 500";
+    if (what.ends_with(".py")) remedy = fmt::format("nanoGPT's files stand alone: {}", own_command({"train", std::string(what)}));
+    if (begin != text.npos && text[begin] == '{') remedy = fmt::format("a file of DeepSpeed's is train.ds_config_path={}", what);
+    return {{fmt::format("{}:{}: {}", what, error.source().begin.line, error.description()), std::move(remedy)}};
   }
 }
 

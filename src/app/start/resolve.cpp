@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "app/cli/other_words.h"
 #include "app/folder/text_folder.h"
 #include "app/settings/backends.h"
 #include "app/settings/checks.h"
@@ -16,12 +15,14 @@
 #include "app/settings/config_file.h"
 #include "app/settings/foreign/deepspeed.h"
 #include "app/settings/foreign/nanogpt.h"
+#include "app/settings/foreign/other_words.h"
 #include "app/settings/idle.h"
 #include "app/settings/kept_paths.h"
 #include "app/settings/keys.h"
 #include "app/settings/presets.h"
 #include "app/settings/run_layout.h"
 #include "app/settings/source_shape.h"
+#include "app/start/step_batch.h"
 #include "base/number_text.h"
 #include "base/shell.h"
 #include "base/text/utf8.h"
@@ -234,28 +235,6 @@ void settle_precision(app::RunConfig::Train& train, const Names& asked, std::vec
   }
 }
 
-// A step's tokens are micro-batches of all replicas.
-std::vector<Problem> settle_tokens(app::RunConfig& config, const Names& asked, std::int64_t replicas) {
-  if (!config.train.tokens_per_step) return {};
-  const std::int64_t wanted = *config.train.tokens_per_step;
-  const auto each = product_of({config.model.batch_size, config.model.block_size, replicas});
-  if (!each) return {};  // refused as a step that cannot be counted
-  if (const std::int64_t below = wanted / *each * *each; wanted != below) {
-    const std::string nearest = below > 0 ? fmt::format("{} or {}", below, below + *each) : std::to_string(*each);
-    return {{fmt::format("train.tokens_per_step = {}: micro-batches of all replicas have {} tokens (model.batch_size = {} x "
-                         "model.block_size = {} x {}), and they do not divide it",
-                         wanted, *each, config.model.batch_size, config.model.block_size, replicas),
-             fmt::format("train.tokens_per_step={}", nearest)}};
-  }
-  const std::int64_t gas = wanted / *each;
-  if (asked.contains("optimizer.gas") && config.optimizer.gas != gas) {
-    return {{fmt::format("optimizer.gas = {}: train.tokens_per_step = {} makes it {}", config.optimizer.gas, wanted, gas),
-             "leave one of them out"}};
-  }
-  config.optimizer.gas = gas;
-  return {};
-}
-
 std::vector<std::string> idle_lines(const app::RunConfig& config, const Names& asked, std::optional<std::int64_t> ranks) {
   std::vector<std::string> lines;
   for (const Key& key : keys()) {
@@ -384,7 +363,10 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   const Names asked = asked_for(resolved.config, unsaid, layers);
   settle_precision(resolved.config.train, asked, problems);
   if (layers.deepspeed) append(problems, take_deepspeed(resolved, *layers.deepspeed, sources.ranks));
-  if (sources.ranks) append(problems, settle_tokens(resolved.config, asked, app::replicas_of(resolved.config, *sources.ranks)));
+  if (sources.ranks) {
+    append(problems, app::settle_tokens(resolved.config, asked.contains("optimizer.gas"),
+                                        app::replicas_of(resolved.config, *sources.ranks)));
+  }
   if (!layers.own.empty()) append(problems, check_kept_schedule(resolved.config, io::folder_of(layers.own)));
   append(problems, check_warmup(resolved.config, layers.settings));
   append(problems, app::check(resolved.config));

@@ -10,7 +10,8 @@
 
 namespace lockstep::app {
 
-Json published_of(const RunConfig& config, const Start& start, const data::Tokenizer* text, comm::Communicator& world) {
+Json published_of(const RunConfig& config, const Start& start, const data::Corpus& corpus, comm::Communicator& world) {
+  const data::Tokenizer* const text = corpus.tokenizer.get();
   Json kept;
   const auto take = [&](Json facts, const data::Tokenizer* source) {
     // A run that goes on is compared with what it was.
@@ -29,13 +30,14 @@ Json published_of(const RunConfig& config, const Start& start, const data::Token
       take(facts != nullptr ? *facts : Json(), source.get());
     }
     static_cast<void>(ends_of(kept));  // refuses what nobody could read back
+    if (corpus.chats) keep_template(kept, *corpus.chats);
   });
   return kept;
 }
 
 std::vector<std::int32_t> sample_ends(const data::Corpus& corpus, const Json& published, std::int64_t vocabulary, Log& log) {
   Json run(Json::Object{{published_key, published}});
-  if (corpus.document_end) run.set(document_end_key, *corpus.document_end);
+  set_taught_ends(run, corpus);
   return text_habits(run, corpus.tokenizer.get(), vocabulary, log).ends;
 }
 

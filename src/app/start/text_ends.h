@@ -14,8 +14,9 @@
 namespace lockstep::app {
 
 /// What the run keeps of the published model that its weights come from, at once or by way of checkpoints (published_files.h).
-/// Null: they come from none. `text`: the tokenizer of the run's text, or null. Collective over `world`.
-Json published_of(const RunConfig& config, const Start& start, const data::Tokenizer* text, comm::Communicator& world);
+/// Null: there is nothing to keep. Conversations of `corpus` bring the template that they were written with. Collective over
+/// `world`.
+Json published_of(const RunConfig& config, const Start& start, const data::Corpus& corpus, comm::Communicator& world);
 
 /// Tokens that end a sample, as they end the texts that `generate` writes with the run's checkpoints. `vocabulary`: the model's.
 std::vector<std::int32_t> sample_ends(const data::Corpus& corpus, const Json& published, std::int64_t vocabulary, Log& log);

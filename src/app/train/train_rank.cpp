@@ -18,7 +18,6 @@
 #include "app/start/assemble.h"
 #include "app/start/copies.h"
 #include "app/start/cut_state.h"
-#include "app/start/kept_batch.h"
 #include "app/start/memory_limit.h"
 #include "app/start/references.h"
 #include "app/start/resources.h"
@@ -26,6 +25,7 @@
 #include "app/start/run_start.h"
 #include "app/start/run_text.h"
 #include "app/start/startup.h"
+#include "app/start/step_batch.h"
 #include "app/start/text_ends.h"
 #include "app/start/training_data.h"
 #include "app/train/run_summary.h"
@@ -128,7 +128,7 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
   const std::int64_t vocabulary = model_config(config, text.vocabulary).vocabulary;
   settle_prompt(config.sample, corpus.tokenizer.get(), log);
   if (!corpus.tokenizer) demand_description(start, data_folder(config), vocabulary);
-  Json published = published_of(config, start, corpus.tokenizer.get(), session.world());
+  Json published = published_of(config, start, corpus, session.world());
   Json identity = identify_run(config, start, vocabulary, std::move(problems), session, log);
   auto traced = config.log.trace && !roles.serves() ? std::make_unique<train::OpSpans>() : nullptr;
   std::unique_ptr<ops::Ops> ops = session.make_ops(traced.get(), config.numerics.bf16);

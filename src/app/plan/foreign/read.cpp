@@ -128,6 +128,11 @@ std::int64_t settle(RunConfig& config, const Options& options, const ForeignJob&
                                 has_steps && has_samples ? fmt::format(" x {} micro-batches", steps) : ""),
                     fmt::format("--global-batch {}", round_up(*batch, unit * (has_samples && has_steps ? steps : 1))));
   }
+  if (*batch / unit > layout::most_gas) {
+    throw UserError(fmt::format("{}: {} samples of a step are {} {} of each of {} ranks: at most {}", options.file, *batch,
+                                *batch / unit, has_samples ? "micro-batches" : "samples", replicas, layout::most_gas),
+                    "--global-batch N says fewer");
+  }
   (has_samples ? steps : samples) = *batch / unit;
   return *batch;
 }

@@ -9,6 +9,7 @@
 #include "app/settings/foreign/yaml.h"
 #include "app/settings/keys.h"
 #include "base/number_text.h"
+#include "base/text/lower.h"
 
 namespace lockstep::settings {
 namespace {
@@ -141,10 +142,18 @@ class Reader {
   void optimizer(const Json& file) {
     const Json* type = find_value(file, "optimizer.type");
     if (type == nullptr || !type->is_string()) return;
-    const std::string& name = type->string();
+    // DeepSpeed writes its own optimizers in small letters (runtime/config.py); SGD is torch.optim's.
+    const std::string& given = type->string();
+    const std::string name = given == "SGD" ? "sgd" : lower(given);
+    if (given != "SGD" && name != "adam" && name != "adamw") {
+      const std::string what = fmt::format("= {}: there is no such method here", given);
+      if (name == "muon")
+        return refuse("optimizer.type", what + " with DeepSpeed's settings", "leave it out, and give optimizer.name=muon");
+      return refuse("optimizer.type", what, "Adam, AdamW or SGD");
+    }
     // Defaults of torch.optim's SGD and AdamW (2.x), and of DeepSpeed's FusedAdam and DeepSpeedCPUAdam (0.19).
     const Json* torch_adam = find_value(file, "optimizer.params.torch_adam");
-    const bool of_torch = name != "SGD" && torch_adam != nullptr && torch_adam->is_bool() && torch_adam->boolean();
+    const bool of_torch = name != "sgd" && torch_adam != nullptr && torch_adam->is_bool() && torch_adam->boolean();
     unsaid(file, "optimizer.params.lr", "optimizer.learning_rate", 1e-3);
     unsaid(file, "optimizer.params.weight_decay", "optimizer.weight_decay", of_torch ? 0.01 : 0);
     if (file.find("scheduler") == nullptr) {
@@ -153,12 +162,9 @@ class Reader {
           "as it is",
           what_));
     }
-    if (name == "SGD") {
+    if (name == "sgd") {
       unsaid(file, "optimizer.params.momentum", "optimizer.momentum", 0);
       return assign("optimizer.type", "optimizer.name", "sgd");
-    }
-    if (name != "Adam" && name != "AdamW") {
-      return refuse("optimizer.type", fmt::format("= {}: there is no such method here", name), "Adam, AdamW or SGD");
     }
     assign("optimizer.type", "optimizer.name", "AdamW");
     const Json* decay = find_value(file, "optimizer.params.weight_decay");
@@ -247,8 +253,11 @@ std::vector<Problem> settle_batch(app::RunConfig& config, const DeepSpeed& file,
                          steps_open ? "" : fmt::format(" x optimizer.gas = {}", steps)),
              "\"train_batch_size\": \"auto\" takes what the other settings give"}};
   }
-  (micro_open ? micro : steps) = micro_open || steps_open ? batch / *unit : steps;
-  return {};
+  if (!micro_open && !steps_open) return {};
+  std::optional<Problem> refused =
+      settings::assign(config, *find_key(micro_open ? "model.batch_size" : "optimizer.gas"), Json(batch / *unit));
+  if (!refused) return {};
+  return {{fmt::format("{} = {} makes {}", samples_of_step, batch, refused->message), "a smaller batch"}};
 }
 
 std::string taken_unsaid(const app::RunConfig& config, const DeepSpeed& file) {

@@ -1,4 +1,4 @@
-#include "app/start/kept_batch.h"
+#include "app/start/step_batch.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "app/settings/run_layout.h"
+#include "base/number_text.h"
 
 namespace lockstep::app {
 namespace {
@@ -34,6 +35,11 @@ std::vector<Problem> keep_global_batch(RunConfig& config, std::int64_t kept, std
                          plan.dp == plan.ranks() ? "ranks" : "groups of ranks", config.model.batch_size),
              fmt::format("resume with {}, or let it change with train.global_batch=new", fitting_batch(config, plan, kept))}};
   }
+  if (kept / each > layout::most_gas) {
+    return {{fmt::format("the run's global batch of {} samples makes optimizer.gas = {}: must be at most {}", kept, kept / each,
+                         layout::most_gas),
+             "resume with more ranks or a larger model.batch_size, or let it change with train.global_batch=new"}};
+  }
   config.optimizer.gas = kept / each;
   return {};
 }
@@ -46,6 +52,32 @@ std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choi
                          config.optimizer.gas, choice.manifest.global_batch, ranks, ranks == 1 ? "" : "s"));
   }
   return problems;
+}
+
+std::vector<Problem> settle_tokens(RunConfig& config, bool gas_is_given, std::int64_t replicas) {
+  if (!config.train.tokens_per_step) return {};
+  const std::int64_t wanted = *config.train.tokens_per_step;
+  const auto each = product_of({config.model.batch_size, config.model.block_size, replicas});
+  if (!each) return {};  // refused as a step that cannot be counted
+  if (const std::int64_t below = wanted / *each * *each; wanted != below) {
+    const std::string nearest = below > 0 ? fmt::format("{} or {}", below, below + *each) : std::to_string(*each);
+    return {{fmt::format("train.tokens_per_step = {}: micro-batches of all replicas have {} tokens (model.batch_size = {} x "
+                         "model.block_size = {} x {}), and they do not divide it",
+                         wanted, *each, config.model.batch_size, config.model.block_size, replicas),
+             fmt::format("train.tokens_per_step={}", nearest)}};
+  }
+  const std::int64_t gas = wanted / *each;
+  if (gas_is_given && config.optimizer.gas != gas) {
+    return {{fmt::format("optimizer.gas = {}: train.tokens_per_step = {} makes it {}", config.optimizer.gas, wanted, gas),
+             "leave one of them out"}};
+  }
+  if (gas > layout::most_gas) {
+    return {
+        {fmt::format("train.tokens_per_step = {} makes optimizer.gas = {}: must be at most {}", wanted, gas, layout::most_gas),
+         "a smaller step, or a larger model.batch_size"}};
+  }
+  config.optimizer.gas = gas;
+  return {};
 }
 
 }  // namespace lockstep::app
