@@ -59,6 +59,7 @@ Corpus open_corpus(const io::Path& folder, const CorpusRequest& request, Log& lo
   corpus.val_text_bytes = description->find("val.bin")->text_bytes;
   corpus.document_end = end_of_documents(*description, *corpus.tokenizer);
   corpus.packing = description->packing;
+  corpus.chats = description->chats;
   return corpus;
 }
 
@@ -90,6 +91,7 @@ Corpus told_corpus(const io::Path& folder, const std::string& told) {
   const TokenDescription described = description_from_json(description, (folder / description_file).string());
   corpus.tokenizer = make_tokenizer(described.tokenizer);
   corpus.packing = described.packing;
+  corpus.chats = described.chats;
   return corpus;
 }
 

@@ -23,6 +23,7 @@ struct Corpus {
   std::int64_t val_text_bytes = 0;
   std::optional<std::int32_t> document_end = {};  ///< the token behind each document, where the text is documents
   std::optional<Packing> packing = {};            ///< windows have whole documents
+  std::optional<ChatFacts> chats = {};            ///< the text is conversations
   std::int64_t vocabulary() const { return train.format().vocabulary; }
 };
 

@@ -55,6 +55,17 @@ std::optional<MaskFacts> mask_from_json(const Json& facts) {
       .name = mask->at("name").string(), .targets = mask->at("targets").integer(), .sha256 = mask->at("sha256").string()};
 }
 
+ChatFacts chats_from_json(const Json& json, std::int64_t vocabulary, const std::string& what) {
+  ChatFacts chats{.chat_template = json.at("template").string(), .tokens = json.at("tokens").object(), .end = {}};
+  for (const auto& [name, text] : chats.tokens) static_cast<void>(text.string());
+  const Json& end = json.at("end");
+  if (end.is_null()) return chats;
+  if (end.integer() < 0 || end.integer() >= vocabulary)
+    throw UserError(fmt::format("{}: \"end\" is {}, which is no token", what, end.integer()), remedy);
+  chats.end = static_cast<std::int32_t>(end.integer());
+  return chats;
+}
+
 TokenDescription parsed(const Json& json, const std::string& what) {
   const Json* format = json.find("format");
   if (format == nullptr || !format->is_string() || format->string() != description_format) {
@@ -83,6 +94,7 @@ TokenDescription parsed(const Json& json, const std::string& what) {
     const Json* pairs = packing->find("pairs");
     description.packing = Packing{length, static_cast<std::int32_t>(separator), pairs != nullptr && pairs->boolean()};
   }
+  if (const Json* chats = json.find("chats")) description.chats = chats_from_json(*chats, description.format.vocabulary, what);
   for (const auto& [name, facts] : json.at("files").object()) {
     description.files.push_back({.name = name,
                                  .tokens = facts.at("tokens").integer(),
@@ -149,6 +161,12 @@ Json to_json(const TokenDescription& description) {
         Json::Object{{"length", description.packing->length}, {"separator", std::int64_t{description.packing->separator}}};
     if (description.packing->pairs) packing.set("pairs", true);
     json.set("packing", std::move(packing));
+  }
+  if (description.chats) {
+    const ChatFacts& chats = *description.chats;
+    json.set("chats",
+             Json::Object{
+                 {"template", chats.chat_template}, {"tokens", chats.tokens}, {"end", chats.end ? Json(*chats.end) : Json()}});
   }
   json.set("files", std::move(files));
   return json;

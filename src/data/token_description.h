@@ -8,7 +8,8 @@
 //
 // "text": {"bytes": ..., "sha256": "..."} says what was prepared. A description of JSONL also has "documents". A file with a loss
 // mask has "mask": {"name": "train.mask.bin", "targets": ..., "sha256": "..."}. Where windows have whole documents, "packing" is
-// {"length": 2048, "separator": 151645}. It also has "pairs": true where they have pairs.
+// {"length": 2048, "separator": 151645}. It also has "pairs": true where they have pairs. Conversations have
+// "chats": {"template": "{% for ...", "tokens": {"eos_token": "</s>"}, "end": 2}.
 
 #include <cstdint>
 #include <optional>
@@ -41,6 +42,14 @@ struct TextFacts {
   std::string sha256;
 };
 
+/// How conversations were written.
+struct ChatFacts {
+  std::string chat_template;        ///< its source
+  Json::Object tokens;              ///< the texts of "bos_token" and the like, which it writes
+  std::optional<std::int32_t> end;  ///< the special token that ends a taught turn of the assistant; none: no token does
+  friend bool operator==(const ChatFacts&, const ChatFacts&) = default;
+};
+
 /// How documents lie in the files where windows have whole ones.
 struct Packing {
   std::int64_t length = 0;     ///< tokens of a window, which begins at each multiple of them
@@ -57,6 +66,7 @@ struct TokenDescription {
   std::vector<TokenFileFacts> files;
   std::optional<TextFacts> text = {};  ///< none: made by an older version
   std::optional<Packing> packing = {};
+  std::optional<ChatFacts> chats = {};
 
   /// Null when no such file is described.
   const TokenFileFacts* find(std::string_view name) const;

@@ -128,6 +128,45 @@ TEST_F(TextEnds, ThereAndBackKeepsWhatWasPublished) {
   EXPECT_FALSE(fs::exists(folder_ / "bad"));
 }
 
+// What is taught as the end of an answer ends one later, in every form of the model.
+TEST_F(TextEnds, ConversationsTeachTheEndOfATurnAndTheirTemplate) {
+  publish();
+  const std::int64_t q = id_of("q");
+  Json tokenizer = Json::parse(file("model/tokenizer.json"));
+  Json::Array added = tokenizer.at("added_tokens").array();
+  Json mark = added.front();
+  mark.set("id", q);
+  mark.set("content", "q");
+  added.push_back(std::move(mark));
+  const std::int64_t z = id_of("Z");
+  io::replace_file(folder_ / "model/tokenizer.json", tokenizer.set("added_tokens", std::move(added)).dump());
+  set("tokenizer_config.json", "chat_template", "{{ messages }}");
+  set("tokenizer_config.json", "bos_token", "q");
+  set("generation_config.json", "eos_token_id", z);
+  set("generation_config.json", "suppress_tokens", Json::Array{z, 10});  // a line feed ends documents
+  const std::string chat_template =
+      "{% for m in messages %}{{ m.content }}{{ 'q' if m.role == 'assistant' else ':' }}{% endfor %}";
+  io::replace_file(folder_ / "t.jinja", chat_template);
+  std::string rows;
+  for (int i = 0; i < 60; ++i)
+    rows += R"({"messages": [{"role": "user", "content": "you"}, {"role": "assistant", "content": "me"}]})"
+            "\n";
+  io::replace_file(folder_ / "rows.jsonl", rows);
+  done({"prepare", at("rows.jsonl"), "--tokenizer", "hf:" + at("model"), "--chat-template", at("t.jinja"), "--out", at("chats")});
+  const Json chats = Json::parse(file("chats/tokens.json")).at("chats");
+  EXPECT_EQ(chats.at("template").string(), chat_template);
+  EXPECT_EQ(chats.at("end").integer(), q);
+  done({"train", at("chats"), "log.dir=" + at("tuned"), "train.init_from=" + at("model"), "model.batch_size=2",
+        "train.max_iters=1", "train.eval_iters=1", "train.warmup_iters=0", "train.threads=1", "sample.tokens=0"});
+  expect_end("tuned", "q");
+  done({"convert", at("tuned"), at("out")});
+  EXPECT_EQ(file("out/chat_template.jinja"), chat_template);
+  EXPECT_EQ(Json::parse(file("out/generation_config.json")).at("eos_token_id").dump(), Json(Json::Array{z, 10, q}).dump());
+  expect_end("out", "q");
+  done({"convert", at("out"), at("there")});
+  expect_end("there", "q");
+}
+
 // The names of files come from the checkpoint, which may be a stranger's.
 TEST_F(TextEnds, NoFileIsWrittenOutsideOfTheFolder) {
   publish();

@@ -23,6 +23,8 @@ TEST(Chats, TeachTheAssistantsTurns) {
   EXPECT_EQ(chats.part("val").taught, "A<|im_end|>\n");
   EXPECT_TRUE(contains(chats.facts,
                        "found: messages (role, content), written by chatml; taught: the assistant's turns\n"
+                       "no special token of this tokenizer ends a turn: what is written later goes on behind it, unless --stop "
+                       "names its end\n"
                        "documents: 2\n"))
       << chats.facts;
   EXPECT_TRUE(contains(chats.facts, "of them 24 are taught\n")) << chats.facts;

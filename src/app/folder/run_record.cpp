@@ -9,6 +9,7 @@
 
 #include "app/folder/manifest.h"
 #include "app/published/published_files.h"
+#include "app/published/text_habits.h"
 #include "app/settings/choices.h"
 #include "app/settings/config_file.h"
 #include "app/settings/kept_paths.h"
@@ -92,7 +93,7 @@ Json carried(const RunConfig& config, const Start& start, const std::string& nam
   run.set("config", to_json(begun));
   run.set("data_folder", std::filesystem::absolute(data_folder(config)).string());
   if (corpus.tokenizer) run.set("tokenizer", corpus.tokenizer->describe());
-  if (corpus.document_end) run.set(document_end_key, *corpus.document_end);
+  set_taught_ends(run, corpus);
   if (published.is_object()) run.set(published_key, published);
   if (identity.is_object()) {
     for (const auto& [name_of_fact, fact] : identity.object()) run.set(name_of_fact, fact);

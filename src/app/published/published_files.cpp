@@ -9,6 +9,7 @@
 #include "app/published/text_habits.h"
 #include "arch/huggingface/generation_json.h"
 #include "base/text/utf8.h"
+#include "data/chat/chat_template.h"
 #include "data/tokenizer_choice.h"
 
 namespace lockstep::app {
@@ -35,22 +36,25 @@ Json with_end(const Json* ends, std::int64_t end) {
 
 bool contains(const std::vector<std::int64_t>& ids, std::int64_t id) { return std::ranges::find(ids, id) != ids.end(); }
 
-/// Adds the token that ends documents to the ends of config.json and generation_config.json. The library transformers asks the
-/// second alone where it is there. So both get the token that was `taught`. Without any end the tokenizer's `usual` one counts.
-void settle_ends(Json& config, Json::Object& files, std::optional<std::int64_t> taught, std::optional<std::int32_t> usual) {
+/// Adds the tokens that were `taught` as ends to those of config.json and generation_config.json. The library transformers asks
+/// the second alone where it is there, so both get them. Without any end the tokenizer's `usual` one counts.
+void settle_ends(Json& config, Json::Object& files, std::vector<std::int64_t> taught, std::optional<std::int32_t> usual) {
   std::vector<std::int64_t> ends = names::token_ids(config, end_key, "config.json");
   const auto file = std::ranges::find(files, generation_file, &Json::Object::value_type::first);
   if (file != files.end()) {
     Json generation = Json::parse(file->second.string(), generation_file);
     const std::vector<std::int64_t> more = names::generation_from_json(generation, generation_file).ends;
-    if (taught && !more.empty() && !contains(more, *taught)) {
-      generation.set(end_key, with_end(generation.find(end_key), *taught));
+    for (const std::int64_t end : taught) {
+      if (more.empty() || contains(more, end)) continue;
+      generation.set(end_key, with_end(generation.find(end_key), end));
       file->second = generation.dump(2) + "\n";
     }
     ends.insert(ends.end(), more.begin(), more.end());
   }
-  if (ends.empty() && !taught && usual) taught = *usual;
-  if (taught && !contains(ends, *taught)) config.set(end_key, with_end(config.find(end_key), *taught));
+  if (ends.empty() && taught.empty() && usual) taught.push_back(*usual);
+  for (const std::int64_t end : taught) {
+    if (!contains(ends, end)) config.set(end_key, with_end(config.find(end_key), end));
+  }
 }
 
 /// What tokenizer_config.json calls the end: the first of config.json's ends that is an added token of tokenizer.json. For any
@@ -64,6 +68,11 @@ std::optional<std::string> end_token(const Json& config, const Json& tokenizer) 
     }
   }
   return std::nullopt;
+}
+
+/// tokenizer_config.json of a model that has none.
+Json plain_tokenizer_config() {
+  return Json::Object{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
 }
 
 }  // namespace
@@ -100,6 +109,22 @@ Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer
   return facts;
 }
 
+void keep_template(Json& facts, const data::ChatFacts& chats) {
+  const Json* kept = facts.is_object() ? facts.find(published_texts) : nullptr;
+  Json::Object before = kept != nullptr ? kept->object() : Json::Object{};
+  const auto own = data::ChatTemplate::from_texts(data::texts_among(before, ""));
+  if (own && own->source() == chats.chat_template) return;
+  std::erase_if(before, [](const auto& file) { return file.first == data::ModelTexts::tools; });
+  Json files = std::move(before);
+  files.set(chat_template_file, chats.chat_template);
+  if (files.find(tokenizer_config_file) == nullptr && !chats.tokens.empty()) {
+    Json config = plain_tokenizer_config();
+    for (const auto& [name, text] : chats.tokens) config.set(name, text);
+    files.set(tokenizer_config_file, config.dump(2) + "\n");
+  }
+  facts.set(published_texts, std::move(files));
+}
+
 data::ModelTexts kept_texts(const Json& run, std::string where) {
   const Json* published = run.is_object() ? run.find(published_key) : nullptr;
   const Json* files = published != nullptr && published->is_object() ? published->find(published_texts) : nullptr;
@@ -134,13 +159,11 @@ checkpoint::huggingface::ExportOptions published_extras(const Json& run) {
   }
   const Json* tokenizer = carried("tokenizer");
   const std::unique_ptr<data::Tokenizer> made = tokenizer != nullptr ? data::make_tokenizer(*tokenizer) : nullptr;
-  const Json* taught = carried(document_end_key);
-  settle_ends(options.generation, files, taught != nullptr ? std::optional(taught->integer()) : std::nullopt,
-              made ? made->end_of_text() : std::nullopt);
+  settle_ends(options.generation, files, taught_ends(run), made ? made->end_of_text() : std::nullopt);
   if (made) {
     options.texts.emplace_back(checkpoint::huggingface::tokenizer_file, made->tokenizer_json());
     if (std::ranges::find(files, tokenizer_config_file, &Json::Object::value_type::first) == files.end()) {
-      Json config(Json::Object{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}});
+      Json config = plain_tokenizer_config();
       const Json file = Json::parse(options.texts.back().second, "tokenizer.json");
       if (const std::optional<std::string> end = end_token(options.generation, file)) config.set("eos_token", *end);
       options.texts.emplace_back(tokenizer_config_file, config.dump(2) + "\n");

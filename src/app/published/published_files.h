@@ -4,6 +4,7 @@
 // written. A checkpoint keeps these in its manifest's `run`:
 // - "tokenizer"
 // - "document_end": the token that ends the documents that were taught
+// - "turn_end": the token that ends the assistant's turns that were taught
 // - "huggingface", for a published model: members of its config.json by their names ("eos_token_id"), and "files", which are
 //   other files by name, as they were
 
@@ -15,13 +16,14 @@
 #include "checkpoint/huggingface/export.h"
 #include "checkpoint/huggingface/folder.h"
 #include "data/chat/model_texts.h"
+#include "data/token_description.h"
 #include "data/tokenizer.h"
 
 namespace lockstep::app {
 
 inline constexpr const char* published_key = "huggingface";
 inline constexpr const char* published_texts = "files";
-inline constexpr const char* document_end_key = "document_end";
+inline constexpr const char *document_end_key = "document_end", *turn_end_key = "turn_end";
 inline constexpr const char* generation_file = "generation_config.json";
 
 /// The member "huggingface" of a published folder or GGUF file; null where there is nothing to keep. Files are not parsed.
@@ -32,6 +34,9 @@ Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads =
 /// The facts that a run keeps when it goes on from those weights with a text of its own. `source` is the model's tokenizer,
 /// `text` the run's, which has the same tokens; either may be null. The files of another tokenizer.json are not kept.
 Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer* text);
+
+/// Keeps the template that a run's conversations were written with as the model's. Another one of its own goes.
+void keep_template(Json& facts, const data::ChatFacts& chats);
 
 /// Those of the published model's files that say its chat template and special tokens, by a manifest's `run`. `where` is how
 /// messages call the run.

@@ -32,6 +32,19 @@ std::vector<std::int64_t> ends_of(const Json& config, const names::Generation& g
   return ends;
 }
 
+void set_taught_ends(Json& run, const data::Corpus& corpus) {
+  if (corpus.document_end) run.set(document_end_key, *corpus.document_end);
+  if (corpus.chats && corpus.chats->end) run.set(turn_end_key, *corpus.chats->end);
+}
+
+std::vector<std::int64_t> taught_ends(const Json& run) {
+  std::vector<std::int64_t> ends;
+  for (const char* key : {document_end_key, turn_end_key}) {
+    if (const Json* end = member(run, key); end != nullptr && end->is_int()) ends.push_back(end->integer());
+  }
+  return ends;
+}
+
 std::vector<std::int64_t> ends_of(const Json& facts) { return ends_of(facts, generation_of(facts)); }
 
 std::optional<std::int32_t> mark_of(const data::Tokenizer& tokenizer, std::string_view text) {
@@ -61,7 +74,7 @@ TextHabits text_habits(const Json& run, const data::Tokenizer* tokenizer, std::i
     log.warning(fmt::format("\"eos_token_id\" {}: no token of a vocabulary of {}, so it ends no text", fmt::join(strange, ", "),
                             format_count(vocabulary)));
   }
-  if (const Json* taught = member(run, document_end_key); taught != nullptr && taught->is_int()) add(taught->integer());
+  for (const std::int64_t id : taught_ends(run)) add(id);
   if (tokenizer != nullptr) {
     if (const std::optional<std::int32_t> usual = tokenizer->end_of_text()) add(*usual);
     habits.never = data::missing_ids(*tokenizer, vocabulary);

@@ -10,6 +10,7 @@
 #include "arch/huggingface/generation_json.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "data/corpus.h"
 #include "data/tokenizer.h"
 
 namespace lockstep::app {
@@ -29,6 +30,11 @@ void warn_of_undone(const TextHabits& habits, Log& log);
 /// The habits by a manifest's `run` (published_files.h) and its tokenizer, which may be null. Warns of ends that are no tokens of
 /// a model of `vocabulary`. Throws UserError for a generation_config.json that is not understood.
 TextHabits text_habits(const Json& run, const data::Tokenizer* tokenizer, std::int64_t vocabulary, Log& log);
+
+/// Writes into a manifest's `run` which tokens end the text's documents and turns.
+void set_taught_ends(Json& run, const data::Corpus& corpus);
+/// What set_taught_ends() wrote.
+std::vector<std::int64_t> taught_ends(const Json& run);
 
 /// The tokens that config.json ends texts with, and those that generation_config.json has besides. `config` may be null.
 std::vector<std::int64_t> ends_of(const Json& config, const arch::huggingface::Generation& generation);

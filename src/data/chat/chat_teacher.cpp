@@ -130,6 +130,15 @@ std::string ChatTeacher::write(const Conversation& chat) const {
   return template_.write(chat, ChatTemplate::Prompt::none, rules_.now);
 }
 
+ChatFacts ChatTeacher::facts(const Tokenizer& tokenizer) const {
+  std::string unknown;
+  const std::vector<std::int32_t> ids = ids_of(tokenizer, template_.answer_end(rules_.now), unknown, true);
+  const auto end = std::ranges::find_if(ids, [&](std::int32_t id) { return tokenizer.is_special(id); });
+  return {.chat_template = template_.source(),
+          .tokens = template_.tokens(),
+          .end = end != ids.end() ? std::optional(*end) : std::nullopt};
+}
+
 // A conversation that teaches nothing may give the assistant another name. The roles are those of OpenAI's chats, and Llama's
 // name of a tool.
 void ChatTeacher::demand_an_assistant(const ChatRow& row) const {

@@ -14,6 +14,7 @@
 #include "base/values/choice.h"
 #include "data/chat/chat_rows.h"
 #include "data/chat/chat_template.h"
+#include "data/token_description.h"
 #include "data/tokenizer.h"
 
 namespace lockstep::data {
@@ -63,6 +64,8 @@ class ChatTeacher {
 
   const std::string& template_name() const { return template_.name(); }
   TrainOn train_on() const { return rules_.train_on; }
+  /// `tokenizer` is that of the text.
+  ChatFacts facts(const Tokenizer& tokenizer) const;
 
  private:
   std::string write(const Conversation& chat) const;

@@ -179,6 +179,21 @@ std::string_view ChatTemplate::between_parts(const std::tm& now) const {
   return !parts.empty() && parts == written("0lockstep1") ? "" : "\n";
 }
 
+std::string ChatTemplate::answer_end(const std::tm& now) const {
+  const std::string content = "0lockstep1";
+  try {
+    const ChatText made = teach({.messages = {Json::Object{{"role", "user"}, {"content", "a"}},
+                                              Json::Object{{"role", "assistant"}, {"content", content}}}},
+                                Prompt::none, now);
+    if (made.taught.empty()) return "";
+    const auto [begin, end] = made.taught.back();
+    const std::size_t found = made.text.find(content, begin), from = found + content.size();
+    return found != made.text.npos && from < end ? made.text.substr(from, end - from) : "";
+  } catch (const UserError&) {
+    return "";
+  }
+}
+
 std::optional<std::size_t> ChatTemplate::left_out(const Conversation& conversation, const std::tm& now) const {
   Conversation marked = conversation;
   const auto mark = [](std::size_t i) { return fmt::format("lockstep{}message", i); };

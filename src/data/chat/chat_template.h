@@ -59,6 +59,8 @@ class ChatTemplate {
   /// The first message whose content is not in the text, as of a role that the template does not know; nothing where all are.
   std::optional<std::size_t> left_out(const Conversation& conversation, const std::tm& now) const;
   const std::string& name() const { return templates_.front().name(); }
+  const std::string& source() const { return templates_.front().source(); }
+  const Json::Object& tokens() const { return tokens_; }
   /// The template that a model's texts have, with its special tokens; nothing where they have none.
   static std::optional<ChatTemplate> from_texts(const ModelTexts& texts);
 
@@ -68,6 +70,8 @@ class ChatTemplate {
   /// texts of the conversation's beginnings tell. Turns of the first `from` messages are not taught, nor those that are
   /// `untaught`. Throws UserError for a turn that is not in the text.
   ChatText teach(const Conversation& conversation, Prompt prompt, const std::tm& now, std::size_t from = 0) const;
+  /// What is taught behind the content of an answer: "<|im_end|>\n". Empty where the template refuses a question and an answer.
+  std::string answer_end(const std::tm& now) const;
 
  private:
   struct Turn;

@@ -187,6 +187,10 @@ std::string LineReader::found(bool prompts) const {
   return fmt::format("{}, written by {}; taught: {}", name_of(form_), teacher_->template_name(), taught->second);
 }
 
+std::optional<ChatFacts> LineReader::chats(const Tokenizer& tokenizer) const {
+  return teacher_ ? std::optional(teacher_->facts(tokenizer)) : std::nullopt;
+}
+
 std::string LineReader::told(const ChatCounts& counts) const {
   const std::array<std::pair<std::int64_t, std::string>, 4> lines = {
       {{counts.dropped, fmt::format("left out, as they have more than {} tokens", options_.chats.length)},
@@ -194,6 +198,9 @@ std::string LineReader::told(const ChatCounts& counts) const {
        {counts.silent, "without anything that is taught"},
        {counts.thinking, "with thinking that the template leaves out"}}};
   std::string text;
+  if (teacher_ && tokenizer_ != nullptr && !chats(*tokenizer_)->end)
+    text +=
+        "no special token of this tokenizer ends a turn: what is written later goes on behind it, unless --stop names its end\n";
   for (const auto& [count, what] : lines) {
     if (count > 0) text += fmt::format("{} {}: {}\n", teacher_ ? "conversations" : "documents", what, format_count(count));
   }

@@ -31,6 +31,8 @@ class LineReader {
   bool masks(bool prompts) const { return teacher_ || (prompts && !teaches_prompts()); }
   /// What was found, for people.
   std::string found(bool prompts) const;
+  /// How conversations were written with the text's `tokenizer`; nothing where the text is none.
+  std::optional<ChatFacts> chats(const Tokenizer& tokenizer) const;
   /// A line of text for each of the counts that is not 0.
   std::string told(const ChatCounts& counts) const;
 
