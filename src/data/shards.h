@@ -14,7 +14,7 @@ namespace lockstep::data {
 std::string shard_name(int shard, int shards);
 
 /// Cuts `tokens`, and their mask, into `shards` equal pieces (the first ones may have one more) in `folder`; none takes its place
-/// yet. Throws UserError when there are more shards than tokens, or a file cannot be written.
+/// yet. 0: into none. Throws UserError when there are more shards than tokens, or a file cannot be written.
 std::vector<std::unique_ptr<TokenWriter>> cut_shards(const TokenFile& tokens, int shards, const io::Path& folder);
 
 /// The name of shard `shard` of a prepared folder. Throws UserError that says how to cut the text when there is none, or it was

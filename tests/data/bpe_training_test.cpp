@@ -92,6 +92,11 @@ TEST(BpeTraining, IsWhatCountingAnewGives) {
   EXPECT_EQ(found, slow_merges(counts, merges));
 }
 
+TEST(BpeTraining, TheEndOfATextIsNoWord) {
+  EXPECT_EQ(counted("ab<|endoftext|>\n cd<|endoftext|><|endoftext|>").words(),
+            (WordCounts::Map{{"ab", 1}, {"\n", 1}, {" cd", 1}}));
+}
+
 TEST(BpeTraining, CountsAddUp) {
   const std::string text = "one two one  two\n";
   WordCounts halves = counted(text);

@@ -177,6 +177,8 @@ TEST(Prepare, TrainsABpeOnTheText) {
   const PreparedText run(folder, folder.write("t.txt", "ab ab ab cd cd"), "bpe:1000");
   EXPECT_EQ(run.result.description.format.vocabulary, 261);
   EXPECT_TRUE(contains(run.log, "has 261 tokens, not 1,000")) << run.log;
+  const PreparedText ends(folder, folder.write("e.txt", "a<|endoftext|>bcdefghijklmnop"), "bpe:257");
+  EXPECT_EQ(ends.result.description.files[0].tokens + ends.result.description.files[1].tokens, 17);
 }
 
 TEST(Prepare, ATokenizerThatCannotBeReadLeavesNothing) {

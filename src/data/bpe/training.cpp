@@ -84,7 +84,7 @@ class Training {
     model.tokens = std::move(tokens_);
     model.merges = std::move(merges_);
     for (std::size_t byte = 0; byte < 256; ++byte) model.bytes[byte] = static_cast<std::int32_t>(byte);
-    model.added.push_back({.id = narrow<std::int32_t>(model.tokens.size()), .content = "<|endoftext|>"});
+    model.added.push_back({.id = narrow<std::int32_t>(model.tokens.size()), .content = std::string(trained_end_of_text)});
     model.tokens.push_back(model.added.back().content);
     return model;
   }
@@ -168,6 +168,14 @@ class Training {
 }  // namespace
 
 void WordCounts::add(const Words& words, std::string_view text) {
+  for (std::size_t end = text.find(trained_end_of_text); end != text.npos; end = text.find(trained_end_of_text)) {
+    add_words(words, text.substr(0, end));
+    text.remove_prefix(end + trained_end_of_text.size());
+  }
+  add_words(words, text);
+}
+
+void WordCounts::add_words(const Words& words, std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = words.end(text, at);
     const std::string_view word = text.substr(at, end - at);

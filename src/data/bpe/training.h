@@ -14,8 +14,12 @@
 namespace lockstep::data::bpe {
 
 /// How often each word occurs in texts: all that training needs to know of them.
+/// The token of a trained vocabulary that ends a text. Nothing merges into it or out of it.
+inline constexpr std::string_view trained_end_of_text = "<|endoftext|>";
+
 class WordCounts {
  public:
+  /// Adds the words before, between and behind the ends of texts in `text`.
   void add(const Words& words, std::string_view text);
   /// Takes over what another object counted.
   void add(WordCounts&& other);
@@ -28,6 +32,8 @@ class WordCounts {
   const Map& words() const { return counts_; }
 
  private:
+  void add_words(const Words& words, std::string_view text);
+
   Map counts_;
 };
 

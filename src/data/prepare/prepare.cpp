@@ -92,16 +92,16 @@ class Preparation {
     options_.pack || pairs() ? tokenise_packed(train, val) : tokenise(train, val);
     train.sync();
     val.sync();
-    std::vector<std::unique_ptr<TokenWriter>> shards;
-    if (options_.shards > 0) shards = cut_shards(train.open(format_), options_.shards, staging_.path());
+    const auto shards = cut_shards(train.open(format_), options_.shards, staging_.path());
     TokenDescription description{.tokenizer = tokenizer_->describe(),
                                  .format = format_,
                                  .characters = all_.characters,
                                  .documents = all_.documents,
                                  .files = {train.commit(), val.commit()},
-                                 .text = TextFacts{static_cast<std::int64_t>(source_.bytes()), text_hash_}};
+                                 .text = TextFacts{static_cast<std::int64_t>(source_.bytes()), text_hash_},
+                                 .packing = packing_,
+                                 .chats = reader_ ? reader_->chats(*tokenizer_) : std::nullopt};
     for (const auto& shard : shards) description.files.push_back(shard->commit());
-    description.packing = packing_;
     staging_.commit(description);
     return description;
   }
@@ -232,7 +232,7 @@ class Preparation {
     bpe::Model model = bpe::train_bpe(words, words_.pattern(), choice_.vocabulary, progress);
     bar.finish();
     std::string json = bpe::to_json(model).dump();
-    return bpe::make_bpe_tokenizer(std::move(model), std::move(json), bpe::AddedTokens::ordinary);
+    return bpe::make_bpe_tokenizer(std::move(model), std::move(json), bpe::AddedTokens::found);
   }
 
   void check_text() const {
