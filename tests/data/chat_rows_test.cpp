@@ -92,6 +92,11 @@ TEST(ChatRows, ArgumentsThatAreTheTextOfAnObjectAreTheObject) {
 }
 
 TEST(ChatRows, KeepWhatElseATemplateReads) {
+  // OpenAI's older member of one call.
+  EXPECT_EQ(
+      messages_of(
+          R"({"messages": [{"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{\"x\": 1}"}}]})"),
+      R"([{"role":"assistant","content":null,"function_call":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":{"x":1}}}]}])");
   EXPECT_EQ(messages_of(R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f"}], "weight": 1}]})"),
             R"([{"role":"assistant","tool_calls":[{"name":"f"}],"weight":1,"content":null}])");
   EXPECT_EQ(

@@ -62,7 +62,8 @@ TEST(Pairs, AnAnswerMayBeOneMessageBehindAConversation) {
   for (const char* split : {"train", "val"}) EXPECT_EQ(one.part(split).marked, other.part(split).marked);
 }
 
-// Rows of OpenAI's fine-tuning, of Anthropic's HH-RLHF, and of LLaMA-Factory (data/README.md, "Preference Dataset").
+// Rows of OpenAI's fine-tuning, of Anthropic's HH-RLHF, of LLaMA-Factory (data/README.md, "Preference Dataset"), and of axolotl
+// (prompt_strategies/dpo/chat_template.py).
 TEST(Pairs, FormsOfOthersAreTheSamePairs) {
   const auto openai = [](const std::string& yes, const std::string& no) {
     return R"({"input": {"messages": [)" + kUser + R"(], "tools": [], "parallel_tool_calls": true}, "preferred_output": [)" +
@@ -75,10 +76,14 @@ TEST(Pairs, FormsOfOthersAreTheSamePairs) {
   const auto alpaca = [](const std::string& yes, const std::string& no) {
     return R"({"instruction": "Hi", "input": "", "chosen": ")" + yes + R"(", "rejected": ")" + no + "\"}\n";
   };
+  const auto axolotl = [](const std::string& yes, const std::string& no) {
+    return R"({"messages": [)" + kUser + R"(], "chosen": )" + answer(yes) + R"(, "rejected": ")" + no + "\"}\n";
+  };
   Pairs one;
   one.prepare(listed("yes", "no") + listed("A", "B"));
-  for (const auto& rows : {openai("yes", "no") + openai("A", "B"), anthropic("yes", "no") + anthropic("A", "B"),
-                           alpaca("yes", "no") + alpaca("A", "B"), openai("yes", "no") + listed("A", "B")}) {
+  for (const auto& rows : {axolotl("yes", "no") + axolotl("A", "B"), openai("yes", "no") + openai("A", "B"),
+                           anthropic("yes", "no") + anthropic("A", "B"), alpaca("yes", "no") + alpaca("A", "B"),
+                           openai("yes", "no") + listed("A", "B")}) {
     Pairs other;
     other.prepare(rows);
     EXPECT_FALSE(contains(other.facts, "not read")) << other.facts;

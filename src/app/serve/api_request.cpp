@@ -184,8 +184,9 @@ void refuse_what_is_not_written(const data::Conversation& chat, const data::Chat
     if (has_variable(chat, name) && !writes.mentions(name)) refuse(name, name);
   }
   for (const Json& message : chat.messages) {
-    if (!data::called_by(message).empty() && !writes.mentions("tool_calls")) refuse("tool_calls", "messages");
-    for (const char* name : {"function_call", "refusal", "audio"}) {
+    if (!data::called_by(message).empty() && !writes.mentions("tool_calls"))
+      refuse(message.find("function_call") != nullptr ? "function_call" : "tool_calls", "messages");
+    for (const char* name : {"refusal", "audio"}) {
       if (data::member_of(message, name) != nullptr && !writes.mentions(name)) refuse(name, "messages");
     }
   }

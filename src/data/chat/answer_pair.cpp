@@ -32,11 +32,22 @@ Json::Array turns_in(std::string_view text) {
   return turns;
 }
 
-// An answer as messages, or as the text that it is. LLaMA-Factory has one message for each answer.
+// The messages that are asked, as a list: TRL's "prompt", LLaMA-Factory's "conversations", axolotl's "messages".
+const Json* asked(const Json& row) {
+  for (const char* key : {"prompt", "conversations", "messages"}) {
+    if (const Json* list = member_of(row, key)) return list->is_array() ? list : nullptr;
+  }
+  return nullptr;
+}
+
+// An answer as messages, or as the text that it is. LLaMA-Factory and axolotl (prompt_strategies/dpo/chat_template.py) have one
+// message for each answer; axolotl's may be its text.
 Json answer_of(const Json& object, const char* name) {
   const Json& given = object.at(name);
   if (given.is_object()) return Json::Array{given};
   if (!given.is_string() && !given.is_array()) refuse(fmt::format("\"{}\" is {}, no text and no list", name, kind_of(given)));
+  if (given.is_string() && asked(object) != nullptr)
+    return Json::Array{Json::Object{{"role", "assistant"}, {"content", given.string()}}};
   Json::Array turns = given.is_string() && !has(object, "prompt") ? turns_in(given.string()) : Json::Array{};
   return turns.empty() ? given : Json(std::move(turns));
 }
@@ -69,7 +80,8 @@ AnswerNames names_of_answers(const Json& object) {
 
 RowForm form_of_answers(const Json& object) {
   const Json& answer = object.at(names_of_answers(object).chosen);
-  if (!answer.is_string() || (!has(object, "prompt") && !turns_in(answer.string()).empty())) return RowForm::completion;
+  if (!answer.is_string() || asked(object) != nullptr) return RowForm::completion;
+  if (!has(object, "prompt") && !turns_in(answer.string()).empty()) return RowForm::completion;
   return !has(object, "prompt") && has(object, "instruction") ? RowForm::alpaca : RowForm::plain;
 }
 
@@ -85,10 +97,10 @@ AnswerPair answer_pair(const Json& object) {
   if (form == RowForm::plain && (prompt == nullptr || !prompt->is_string()))
     refuse(fmt::format("\"prompt\" is no text, as {} are", both));
   if (form == RowForm::completion) {
-    if (prompt == nullptr) prompt = member_of(row, "conversations");
+    prompt = asked(row);
     const Json::Array one = chosen.array(), two = rejected.array();
     Json::Array before;
-    if (prompt != nullptr && prompt->is_array()) {
+    if (prompt != nullptr) {
       before = prompt->array();
       if (!before.empty() && same_start(before, one) == before.size())
         refuse(fmt::format("\"{}\" begins with all messages of its prompt, which would be read twice", names.chosen));

@@ -42,7 +42,7 @@ constexpr std::array<FormRow, 7> forms = {{
 
 const FormRow& row_of(RowForm form) { return *std::ranges::find(forms, form, &FormRow::form); }
 
-constexpr std::string_view calls_role = "function_call";  // its value is a call: {"name", "arguments"}
+constexpr std::string_view calls_role = "function_call";  // a role, or a member, whose value is a call: {"name", "arguments"}
 constexpr std::array<std::pair<std::string_view, std::string_view>, 13> roles = {{
     {"human", "user"},
     {"user", "user"},
@@ -182,10 +182,10 @@ class RowReader {
     if (!given.is_object()) refuse(fmt::format("{} is {}, not an object", what, kind_of(given)));
     const Json* from = given.find("from");
     if (from == nullptr) {
-      Json made = given;
+      Json made = with_calls(given);
       text(given.find("role"), what + ": \"role\"");
-      made.set("content", content(given, what));
-      if (const Json* calls = member_of(given, "tool_calls")) {
+      made.set("content", content(made, what));
+      if (const Json* calls = member_of(made, "tool_calls")) {
         if (!calls->is_array()) refuse(fmt::format("{}: \"tool_calls\" is {}, not a list", what, kind_of(*calls)));
         made.set("tool_calls", with_arguments(calls->array()));
       }
@@ -210,6 +210,16 @@ class RowReader {
     return Json::Object{{"role", known->second},
                         {"content", nullptr},
                         {"tool_calls", with_arguments({Json::Object{{"type", "function"}, {"function", call}}})}};
+  }
+
+  // OpenAI's older name of one call. Templates know the list alone.
+  static Json with_calls(const Json& given) {
+    Json made = given;
+    const Json* call = member_of(given, calls_role);
+    if (call == nullptr || member_of(given, "tool_calls") != nullptr) return made;
+    made.set("tool_calls", Json::Array{Json::Object{{"type", "function"}, {"function", *call}}});
+    made.set(std::string(calls_role), nullptr);
+    return made;
   }
 
   /// The object that a text is; null where it is none.
@@ -288,7 +298,7 @@ bool reads(RowForm form, std::string_view key) {
   if (key == row_of(form).first || key == row_of(form).second || any({"system", "system_prompt"})) return true;
   if (form == RowForm::plain) return any({"text", "prompt", "completion"});
   const bool pairs = form == RowForm::preferences;
-  if (any({"prompt", "conversations", "instruction", "preferred_output", "non_preferred_output"})) return pairs;
+  if (any({"prompt", "conversations", "messages", "instruction", "preferred_output", "non_preferred_output"})) return pairs;
   if (any({"input", "history"})) return pairs || form == RowForm::alpaca;
   return any({"tools", "documents", "chat_template_kwargs"});
 }
