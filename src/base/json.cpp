@@ -64,9 +64,11 @@ class Builder {
   bool number_integer(number_integer_t i) { return add(static_cast<std::int64_t>(i)); }
   bool number_unsigned(number_unsigned_t u) {
     const bool fits = u <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    return fits ? add(static_cast<std::int64_t>(u)) : add(static_cast<double>(u));
+    return fits ? add(static_cast<std::int64_t>(u)) : add(Json::LongInteger{static_cast<double>(u)});
   }
-  bool number_float(number_float_t d, const string_t&) { return add(d); }
+  bool number_float(number_float_t d, const string_t& text) {
+    return text.find_first_of(".eE") == string_t::npos ? add(Json::LongInteger{d}) : add(d);
+  }
   bool string(string_t& s) { return add(std::move(s)); }
   bool binary(binary_t&) { return refuse("binary values are not JSON"); }
   bool start_array(std::size_t) { return open(false); }
@@ -209,7 +211,7 @@ std::int64_t Json::integer() const {
 double Json::number() const {
   if (is_int()) return static_cast<double>(std::get<std::int64_t>(value_));
   if (!is_number()) wrong_type("a number", *this);
-  return std::get<double>(value_);
+  return is_long_integer() ? std::get<LongInteger>(value_).near : std::get<double>(value_);
 }
 
 const std::string& Json::string() const {

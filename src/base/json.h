@@ -17,6 +17,10 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::vector<std::pair<std::string, Json>>;
 
+  struct LongInteger {
+    double near = 0;
+  };
+
   Json() : value_(nullptr) {}
   Json(std::nullptr_t) : value_(nullptr) {}
   Json(bool b) : value_(b) {}
@@ -24,6 +28,7 @@ class Json {
   Json(std::int64_t i) : value_(i) {}
   Json(std::uint64_t u) : value_(static_cast<std::int64_t>(u)) {}
   Json(double d) : value_(d) {}
+  Json(LongInteger i) : value_(i) {}
   Json(const char* s) : value_(std::string(s)) {}
   Json(std::string s) : value_(std::move(s)) {}
   Json(std::string_view s) : value_(std::string(s)) {}
@@ -33,7 +38,9 @@ class Json {
   bool is_null() const { return std::holds_alternative<std::nullptr_t>(value_); }
   bool is_bool() const { return std::holds_alternative<bool>(value_); }
   bool is_int() const { return std::holds_alternative<std::int64_t>(value_); }
-  bool is_number() const { return is_int() || std::holds_alternative<double>(value_); }
+  bool is_number() const { return is_int() || is_long_integer() || std::holds_alternative<double>(value_); }
+  /// Whether it was read as an integer beyond 64 bits: number() is the nearest one that it knows.
+  bool is_long_integer() const { return std::holds_alternative<LongInteger>(value_); }
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
@@ -64,7 +71,7 @@ class Json {
                               const std::function<void(const std::string&, const Json&)>& take);
 
  private:
-  std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object> value_;
+  std::variant<std::nullptr_t, bool, std::int64_t, double, LongInteger, std::string, Array, Object> value_;
 };
 
 }  // namespace lockstep

@@ -93,6 +93,8 @@ TEST(Jinja, RefusesNumbersWhoseDigitsJsonLost) {
   const auto given = [](const char* number) { return Json::Object{{"x", Json::parse(fmt::format(R"({{"id": {}}})", number))}}; };
   EXPECT_EQ(rendered("{{ x.id }}", given("-9223372036854775808")), "-9223372036854775808");
   EXPECT_EQ(rendered("{{ x.id }}", given("9223372036854775807")), "9223372036854775807");
+  EXPECT_EQ(rendered("{{ x.id }}", given("1e22")), "1e+22");
+  EXPECT_EQ(rendered("{{ x | tojson }}", given("1.7976931348623157e308")), R"({"id": 1.7976931348623157e+308})");
   for (const char* number : {"9223372036854775808", "123456789012345678901234567890", "-9223372036854777856"})
     EXPECT_NE(refusal("{{ x.id }}", given(number)).find("more than 64 bits"), std::string::npos) << number;
 }

@@ -132,12 +132,8 @@ Value Interpreter::from_json(const Json& json) {
   if (json.is_null()) return None{};
   if (json.is_bool()) return json.boolean();
   if (json.is_int()) return json.integer();
-  if (json.is_number()) {
-    const double real = json.number();
-    // Json keeps a longer integer as a real number: its digits are lost.
-    if (std::abs(real) >= 0x1p63) refuse(fmt::format("the number {} has more than 64 bits", real), "write it as a string");
-    return real;
-  }
+  if (json.is_long_integer()) refuse(fmt::format("the integer {} has more than 64 bits", json.number()), "write it as a string");
+  if (json.is_number()) return json.number();
   if (json.is_string()) return text(json.string());
   if (json.is_array()) {
     std::vector<Value> items;
