@@ -28,7 +28,7 @@ function(lockstep_gpu_tests)
                                            ${tests}/engine/engine_test.cpp ${tests}/engine/kernel_trials_test.cpp
                                            ${PROJECT_SOURCE_DIR}/tests/gpu/gpu_kinds.cpp)
   target_include_directories(test_gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests ${tests})
-  target_link_libraries(test_gpu PRIVATE lab lockstep_warnings lockstep_test_flags GTest::gtest_main archive_fmt)
+  target_link_libraries(test_gpu PRIVATE lab reference_ops lockstep_warnings lockstep_test_flags GTest::gtest_main archive_fmt)
 endfunction()
 
 set(LOCKSTEP_CUDA_OTHER "/(device|ops)/cuda/")

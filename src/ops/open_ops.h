@@ -16,7 +16,5 @@ struct OpsOptions {
 
 /// The fast backend of the runtime's device; `runtime` and `stream` must outlive it.
 std::unique_ptr<Ops> make_ops(Runtime& runtime, Stream& stream, const OpsOptions& options = {});
-/// Plain loops in double on host memory: the slow, obvious twin of every kernel.
-std::unique_ptr<Ops> make_reference_ops(OpObserver* observer = nullptr);
 
 }  // namespace lockstep::ops

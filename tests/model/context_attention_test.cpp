@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "comm/thread/thread_world.h"
-#include "ops/open_ops.h"
 #include "parallel/context/exchanging_attention.h"
 #include "parallel/context/gathering_attention.h"
 #include "parallel/context/ring_attention.h"
+#include "reference/families.h"
 #include "support/learnt.h"
 
 namespace lockstep::model {

@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "ops/cpu/attention/task.h"
-#include "ops/reference/families.h"
-#include "ops/reference/math.h"
+#include "reference/dropout.h"
+#include "reference/families.h"
 #include "support/ops.h"
 
 namespace lockstep::ops {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/rng.h"
-#include "ops/reference/math.h"
+#include "reference/dropout.h"
 #include "support/ops.h"
 
 namespace lockstep::test {

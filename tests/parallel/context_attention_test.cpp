@@ -85,7 +85,8 @@ AttentionCall call_of(const Task& task, const ops::Positions& own) {
 
 /// One rank's share, on tensors of its own.
 void attend(const Task& task, const layout::ParallelPlan& plan, const Inputs& in, comm::Communicator& world, Answer& answer) {
-  support::Machine machine(1, task.reference);
+  support::Machine machine(1);
+  if (task.reference) machine.ops = ops::make_reference_ops();
   world.attach(*machine.stream, machine.runtime->team());
   const std::vector<ops::Positions> parts = parts_of(task, plan);
   const ops::Positions own = parts[static_cast<std::size_t>(world.rank())];

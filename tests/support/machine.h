@@ -11,12 +11,12 @@
 
 namespace lockstep::support {
 
-/// Runtime, stream, kernels and world of one rank; `reference` takes the plain loops.
+/// Runtime, stream, kernels and world of one rank.
 struct Machine {
-  explicit Machine(int threads = 2, bool reference = false, ops::Isa isa = ops::Isa::automatic)
+  explicit Machine(int threads = 2, ops::Isa isa = ops::Isa::automatic)
       : runtime(open_runtime({}, {.threads = threads})),
         stream(runtime->make_stream()),
-        ops(reference ? ops::make_reference_ops() : ops::make_ops(*runtime, *stream, {.cpu = {.isa = isa}})),
+        ops(ops::make_ops(*runtime, *stream, {.cpu = {.isa = isa}})),
         world(comm::make_self()) {}
   Machine(std::unique_ptr<Runtime> device, std::unique_ptr<Stream> order, std::unique_ptr<ops::Ops> kernels)
       : runtime(std::move(device)), stream(std::move(order)), ops(std::move(kernels)), world(comm::make_self()) {

@@ -18,6 +18,7 @@
 
 #include "device/runtime.h"
 #include "ops/open_ops.h"
+#include "reference/families.h"
 #include "support/largest.h"
 #include "tensor/bfloat16.h"
 

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "data/batch.h"
 #include "model/decoder.h"
+#include "reference/families.h"
 #include "support/machine.h"
 #include "support/tiny_model.h"
 #include "tensor/bfloat16.h"
@@ -199,7 +200,8 @@ class Batches {
 
 /// Expects that a step by fast kernels and one by the reference end within these tolerances, relative to the reference.
 inline void expect_fast_as_reference(const train::EngineConfig& config, double loss, double norm, double gradient) {
-  Machine fast(2), slow(1, true);
+  Machine fast(2), slow(1);
+  slow.ops = ops::make_reference_ops();
   const auto a = make_engine(config, fast), b = make_engine(config, slow);
   start_alike(*a, *b);
   const Batches batches(1, config.samples, config.positions, config.model.vocabulary);

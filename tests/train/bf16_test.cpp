@@ -157,7 +157,7 @@ TEST(Bf16, EveryInstructionSetWithFmaGivesTheSameBits) {
   std::vector<std::vector<std::byte>> left;
   for (const ops::Isa isa : ops::available_isas()) {
     if (isa == ops::Isa::baseline) continue;
-    Machine machine(2, false, isa);
+    Machine machine(2, isa);
     const auto engine = make_engine(bf16_config(support::bf16_with_masters, support::tiny_qwen2()), machine);
     const Batches batches(1, 3, 7, 65);
     for (int step = 0; step < 3; ++step) engine->step(batches.all(), batches.targets(), step, 1e-2);

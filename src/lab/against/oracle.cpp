@@ -6,10 +6,10 @@
 #include <functional>
 #include <span>
 
+#include "lab/against/activate.h"
 #include "lab/against/tape.h"
 #include "lab/against/walk_heads.h"
 #include "lab/against/walk_norm.h"
-#include "ops/reference/math.h"
 
 namespace lockstep::lab::against {
 namespace {
@@ -215,14 +215,15 @@ class Walk {
       for (std::size_t i = 0; i < y.value.size(); ++i) take(i, i / size * (size + gate) + i % size);
     };
     for_each([&](std::size_t i, std::size_t in) {
-      const double value = tape_.rounded(ops::reference::activate(up.value[in + first], kind));
+      const double value = tape_.rounded(against::activate(up.value[in + first], kind).value);
       y.value[i] = tape_.rounded(value * (gate > 0 ? up.value[in + gate - first] : 1));
     });
     tape_.then(y, [=, &up, &y] {
       for_each([&](std::size_t i, std::size_t in) {
         const double times = gate > 0 ? up.value[in + gate - first] : 1, value = up.value[in + first];
-        up.slope[in + first] += y.slope[i] * ops::reference::slope(value, kind) * times;
-        if (gate > 0) up.slope[in + gate - first] += y.slope[i] * ops::reference::activate(value, kind);
+        const Activated activated = against::activate(value, kind);
+        up.slope[in + first] += y.slope[i] * activated.slope * times;
+        if (gate > 0) up.slope[in + gate - first] += y.slope[i] * activated.value;
       });
     });
     return y;

@@ -1,9 +1,11 @@
-#include "ops/reference/access.h"
-#include "ops/reference/families.h"
-#include "ops/reference/math.h"
+#include "lab/against/activate.h"
+#include "reference/access.h"
+#include "reference/families.h"
 
 namespace lockstep::ops::reference {
 namespace {
+
+using lab::against::activate;
 
 class ActivationReference final : public Activations {
  public:
@@ -12,16 +14,16 @@ class ActivationReference final : public Activations {
  private:
   void do_forward(const Tensor& y, const Tensor& x, Activation f) override {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
-      for (std::int64_t j = 0; j < x.columns(); ++j) put(y, i, j, activate(get(x, i, j), f));
+      for (std::int64_t j = 0; j < x.columns(); ++j) put(y, i, j, activate(get(x, i, j), f).value);
     }
   }
 
   void do_backward(const Tensor& dx, const Tensor& y, const Tensor& dy, const Tensor& x, Activation f) override {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       for (std::int64_t j = 0; j < x.columns(); ++j) {
-        const double before = get(x, i, j);
-        put(dx, i, j, get(dy, i, j) * slope(before, f));
-        if (y) put(y, i, j, activate(before, f));
+        const auto [value, slope] = activate(get(x, i, j), f);
+        put(dx, i, j, get(dy, i, j) * slope);
+        if (y) put(y, i, j, value);
       }
     }
   }

@@ -1,7 +1,6 @@
 #include <array>
 
-#include "ops/open_ops.h"
-#include "ops/reference/families.h"
+#include "reference/families.h"
 
 namespace lockstep::ops {
 namespace {

@@ -1,13 +1,18 @@
 #pragma once
 
-// The reference: plain loops on host memory, sums in double, results rounded once. Obvious before fast; what every other
-// backend is compared with.
+// The reference: plain loops on host memory, sums in double, results rounded once. Obvious before fast; what every backend is
+// compared with.
 
 #include <memory>
 
 #include "ops/ops.h"
 
-namespace lockstep::ops::reference {
+namespace lockstep::ops {
+
+/// All families; `observer` is told of each op.
+std::unique_ptr<Ops> make_reference_ops(OpObserver* observer = nullptr);
+
+namespace reference {
 
 /// The reference of each family of ops. `observer` is told of each op that is called. Null: no observer is told.
 std::unique_ptr<Linear> make_linear(OpObserver* observer);
@@ -24,4 +29,5 @@ std::unique_ptr<Elementwise> make_elementwise(OpObserver* observer);
 std::unique_ptr<Reduce> make_reduce(OpObserver* observer);
 std::unique_ptr<Update> make_update(OpObserver* observer);
 
-}  // namespace lockstep::ops::reference
+}  // namespace reference
+}  // namespace lockstep::ops

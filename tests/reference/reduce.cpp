@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/reference/access.h"
-#include "ops/reference/families.h"
+#include "reference/access.h"
+#include "reference/families.h"
 
 namespace lockstep::ops::reference {
 namespace {

@@ -1,5 +1,5 @@
-#include "ops/reference/access.h"
-#include "ops/reference/families.h"
+#include "reference/access.h"
+#include "reference/families.h"
 
 namespace lockstep::ops::reference {
 namespace {

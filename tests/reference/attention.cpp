@@ -3,9 +3,9 @@
 #include <limits>
 #include <vector>
 
-#include "ops/reference/access.h"
-#include "ops/reference/families.h"
-#include "ops/reference/math.h"
+#include "reference/access.h"
+#include "reference/dropout.h"
+#include "reference/families.h"
 
 namespace lockstep::ops::reference {
 namespace {

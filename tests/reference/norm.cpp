@@ -1,8 +1,8 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/reference/access.h"
-#include "ops/reference/families.h"
+#include "reference/access.h"
+#include "reference/families.h"
 
 namespace lockstep::ops::reference {
 namespace {

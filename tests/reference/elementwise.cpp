@@ -2,9 +2,8 @@
 #include <cstring>
 #include <numbers>
 
-#include "ops/reference/access.h"
-#include "ops/reference/families.h"
-#include "ops/reference/math.h"
+#include "reference/access.h"
+#include "reference/families.h"
 
 namespace lockstep::ops::reference {
 namespace {

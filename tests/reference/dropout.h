@@ -1,18 +1,13 @@
 #pragma once
 
-// Scalar functions in double, and the counter-based generator word by word.
+// The counter-based generator word by word, and what dropout makes of it.
 
 #include <array>
 #include <cstdint>
 
 #include "ops/dropout.h"
-#include "ops/linear.h"
 
 namespace lockstep::ops::reference {
-
-double activate(double x, Activation f);
-/// The derivative of activate.
-double slope(double x, Activation f);
 
 /// Philox4x32-10 as published (Salmon et al., SC'11).
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, const std::uint32_t (&key)[2]);

@@ -2,8 +2,8 @@
 #include <tuple>
 
 #include "base/rng.h"
-#include "ops/reference/access.h"
-#include "ops/reference/families.h"
+#include "reference/access.h"
+#include "reference/families.h"
 
 namespace lockstep::ops::reference {
 namespace {

@@ -1,9 +1,11 @@
-#include "ops/reference/access.h"
-#include "ops/reference/families.h"
-#include "ops/reference/math.h"
+#include "lab/against/activate.h"
+#include "reference/access.h"
+#include "reference/families.h"
 
 namespace lockstep::ops::reference {
 namespace {
+
+using lab::against::activate;
 
 class LinearReference final : public Linear {
  public:
@@ -19,7 +21,8 @@ class LinearReference final : public Linear {
         if (epilogue.pre_activation) put(epilogue.pre_activation, i, j, sum);
         const bool goes_on = epilogue.pre_activation || epilogue.gate || epilogue.activation != Activation::none;
         if (y.dtype == DType::bf16 && goes_on) sum = to_float(to_bfloat16(static_cast<float>(sum)));
-        sum = epilogue.gate ? activate(get(epilogue.gate, i, j), epilogue.activation) * sum : activate(sum, epilogue.activation);
+        const double activated = activate(epilogue.gate ? get(epilogue.gate, i, j) : sum, epilogue.activation).value;
+        sum = epilogue.gate ? activated * sum : activated;
         if (epilogue.residual) sum += get(epilogue.residual, i, j);
         put(y, i, j, sum);
       }
@@ -33,14 +36,14 @@ class LinearReference final : public Linear {
         for (std::int64_t j = 0; j < w.rows(); ++j) sum += static_cast<double>(get(dy, i, j)) * get(w, j, k);
         if (epilogue.gate) {
           const double gate = get(epilogue.gate, i, k), up = get(epilogue.pre_activation, i, k);
-          const double value = activate(gate, epilogue.activation);
-          put(epilogue.d_gate, i, k, sum * up * slope(gate, epilogue.activation));
+          const auto [value, slope] = activate(gate, epilogue.activation);
+          put(epilogue.d_gate, i, k, sum * up * slope);
           sum *= value;
           if (epilogue.activated) put(epilogue.activated, i, k, value * up);
         } else if (epilogue.pre_activation) {
-          const double before = get(epilogue.pre_activation, i, k);
-          sum *= slope(before, epilogue.activation);
-          if (epilogue.activated) put(epilogue.activated, i, k, activate(before, epilogue.activation));
+          const auto [value, slope] = activate(get(epilogue.pre_activation, i, k), epilogue.activation);
+          sum *= slope;
+          if (epilogue.activated) put(epilogue.activated, i, k, value);
         }
         put(dx, i, k, sum);
       }

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/reference/access.h"
-#include "ops/reference/families.h"
+#include "reference/access.h"
+#include "reference/families.h"
 
 namespace lockstep::ops::reference {
 namespace {
