@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace lockstep::planner {
@@ -15,7 +14,52 @@ struct Sizes {
   std::string_view parameters;
   std::int64_t heads, width, layers;
 };
-constexpr Sizes b175{"174.6 B", 96, 12288, 96}, b530{"529.6 B", 128, 20480, 105};
+constexpr Sizes b175{"174.6 B", 96, 12288, 96}, b530{"529.6 B", 128, 20480, 105}, b22{"22 B", 64, 6144, 48},
+    b1000{"1 T", 160, 25600, 128};
+
+enum class Table : std::uint8_t { of_sizes, of_zero, of_pipelines, of_full_recomputation, of_selective_recomputation };
+
+struct Row {
+  Table table;
+  Sizes sizes;
+  int tp, pp, devices;
+  std::int64_t batch, samples;  ///< samples of a micro-batch; 0: not published
+  int chunks;                   ///< virtual stages; 0: not published
+  double measured;              ///< TFLOPS of a device; of recomputation: seconds of a step
+};
+using enum Table;
+constexpr Row rows[] = {
+    {of_sizes, {"1.7 B", 24, 2304, 24}, 1, 1, 32, 512, 0, 0, 137},
+    {of_sizes, {"3.6 B", 32, 3072, 30}, 2, 1, 64, 512, 0, 0, 138},
+    {of_sizes, {"7.5 B", 32, 4096, 36}, 4, 1, 128, 512, 0, 0, 142},
+    {of_sizes, {"18.4 B", 48, 6144, 40}, 8, 1, 256, 1024, 0, 0, 135},
+    {of_sizes, {"39.1 B", 64, 8192, 48}, 8, 2, 512, 1536, 0, 0, 138},
+    {of_sizes, {"76.1 B", 80, 10240, 60}, 8, 4, 1024, 1792, 0, 0, 140},
+    {of_sizes, {"145.6 B", 96, 12288, 80}, 8, 8, 1536, 2304, 0, 0, 148},
+    {of_sizes, {"310.1 B", 128, 16384, 96}, 8, 16, 1920, 2160, 0, 0, 155},
+    {of_sizes, b530, 8, 35, 2520, 2520, 0, 0, 163},
+    {of_sizes, {"1008 B", 160, 25600, 128}, 8, 64, 3072, 3072, 0, 0, 163},
+    {of_zero, b175, 1, 1, 384, 1536, 4, 1, 144},
+    {of_zero, b175, 1, 1, 768, 1536, 2, 1, 88},
+    {of_zero, b175, 1, 1, 1536, 1536, 1, 1, 44},
+    {of_zero, b530, 1, 1, 640, 2560, 4, 1, 138},
+    {of_zero, b530, 1, 1, 1120, 2240, 2, 1, 98},
+    {of_zero, b530, 1, 1, 2240, 2240, 1, 1, 48},
+    {of_pipelines, b175, 8, 12, 384, 1536, 1, 0, 153},
+    {of_pipelines, b175, 8, 12, 768, 1536, 1, 0, 149},
+    {of_pipelines, b175, 8, 12, 1536, 1536, 1, 0, 141},
+    {of_pipelines, b530, 8, 35, 560, 2240, 1, 0, 171},
+    {of_pipelines, b530, 8, 35, 1120, 2240, 1, 0, 167},
+    {of_pipelines, b530, 8, 35, 2240, 2240, 1, 0, 159},
+    {of_full_recomputation, b22, 8, 1, 8, 4, 4, 1, 1.42},
+    {of_selective_recomputation, b22, 8, 1, 8, 4, 4, 1, 1.10},
+    {of_full_recomputation, b175, 8, 8, 64, 64, 1, 3, 18.13},
+    {of_selective_recomputation, b175, 8, 8, 64, 64, 1, 3, 13.75},
+    {of_full_recomputation, b530, 8, 35, 280, 280, 1, 3, 49.05},
+    {of_selective_recomputation, b530, 8, 35, 280, 280, 1, 3, 37.83},
+    {of_full_recomputation, b1000, 8, 64, 512, 512, 1, 1, 94.42},
+    {of_selective_recomputation, b1000, 8, 64, 512, 512, 1, 1, 71.49},
+};
 
 arch::ModelConfig model_of(const Sizes& sizes) {
   arch::ModelConfig model;
@@ -32,117 +76,30 @@ arch::ModelConfig model_of(const Sizes& sizes) {
   return model;
 }
 
-PublishedFigure figure(std::string name, const Sizes& sizes, int tp, int pp, int devices, std::int64_t batch) {
+PublishedFigure figure_of(const Row& row) {
+  constexpr std::string_view names[] = {"2021 table 1", "2021 table 2", "2021 table 2", "2022 table 5", "2022 table 5"},
+                             ways[] = {"", "", "", ", full", ", selective + sequence"};
+  const auto table = static_cast<std::size_t>(row.table);
+  const bool zero = row.table == of_zero, selective = row.table == of_selective_recomputation,
+             timed = selective || row.table == of_full_recomputation;
   PublishedFigure one;
-  one.name = std::move(name);
-  one.model = model_of(sizes);
-  one.system = megatron;
-  one.plan.tp = tp;
-  one.plan.pp = pp;
-  one.plan.dp = devices / (tp * pp);
+  one.name = fmt::format("{}, {}, {}{}", names[table], row.sizes.parameters,
+                         zero ? "ZeRO-3" : fmt::format("t {}, p {}", row.tp, row.pp), ways[table]);
+  one.model = model_of(row.sizes);
+  one.system = zero ? deepspeed : megatron;
+  one.plan.tp = row.tp;
+  one.plan.pp = row.pp;
+  one.plan.dp = row.devices / (row.tp * row.pp);
   one.plan.ranks_per_host = 8;
-  one.plan.recompute = {layout::Recompute::Kind::full, 1};
-  one.batch = batch;
+  one.plan.chunks = std::max(row.chunks, 1);
+  one.plan.sequence = selective;
+  one.plan.recompute = {selective ? layout::Recompute::Kind::selective : layout::Recompute::Kind::full, 1};
+  if (zero) layout::set_zero_level(one.plan, 3);
+  one.batch = row.batch;
+  one.samples = row.samples;
+  one.any_chunks = row.chunks == 0;
+  (timed ? one.seconds : one.tflops) = row.measured;
   return one;
-}
-
-void add_scaling(std::vector<PublishedFigure>& all) {
-  struct Row {
-    Sizes sizes;
-    int tp, pp, devices;
-    std::int64_t batch;
-    double tflops;
-  };
-  constexpr std::array<Row, 10> rows{{{{"1.7 B", 24, 2304, 24}, 1, 1, 32, 512, 137},
-                                      {{"3.6 B", 32, 3072, 30}, 2, 1, 64, 512, 138},
-                                      {{"7.5 B", 32, 4096, 36}, 4, 1, 128, 512, 142},
-                                      {{"18.4 B", 48, 6144, 40}, 8, 1, 256, 1024, 135},
-                                      {{"39.1 B", 64, 8192, 48}, 8, 2, 512, 1536, 138},
-                                      {{"76.1 B", 80, 10240, 60}, 8, 4, 1024, 1792, 140},
-                                      {{"145.6 B", 96, 12288, 80}, 8, 8, 1536, 2304, 148},
-                                      {{"310.1 B", 128, 16384, 96}, 8, 16, 1920, 2160, 155},
-                                      {{"529.6 B", 128, 20480, 105}, 8, 35, 2520, 2520, 163},
-                                      {{"1008 B", 160, 25600, 128}, 8, 64, 3072, 3072, 163}}};
-  for (const Row& row : rows) {
-    PublishedFigure one = figure(fmt::format("2021 table 1, {}, t {}, p {}", row.sizes.parameters, row.tp, row.pp), row.sizes,
-                                 row.tp, row.pp, row.devices, row.batch);
-    one.any_chunks = true;
-    one.tflops = row.tflops;
-    all.push_back(std::move(one));
-  }
-}
-
-void add_zero(std::vector<PublishedFigure>& all) {
-  struct Row {
-    Sizes sizes;
-    int devices;
-    std::int64_t samples, batch;
-    double tflops;
-  };
-  constexpr std::array<Row, 6> rows{{{b175, 384, 4, 1536, 144},
-                                     {b175, 768, 2, 1536, 88},
-                                     {b175, 1536, 1, 1536, 44},
-                                     {b530, 640, 4, 2560, 138},
-                                     {b530, 1120, 2, 2240, 98},
-                                     {b530, 2240, 1, 2240, 48}}};
-  for (const Row& row : rows) {
-    PublishedFigure one =
-        figure(fmt::format("2021 table 2, {}, ZeRO-3", row.sizes.parameters), row.sizes, 1, 1, row.devices, row.batch);
-    layout::set_zero_level(one.plan, 3);
-    one.system = deepspeed;
-    one.samples = row.samples;
-    one.tflops = row.tflops;
-    all.push_back(std::move(one));
-  }
-}
-
-void add_pipelines(std::vector<PublishedFigure>& all) {
-  struct Row {
-    Sizes sizes;
-    int pp, devices;
-    std::int64_t batch;
-    double tflops;
-  };
-  constexpr std::array<Row, 6> rows{{{b175, 12, 384, 1536, 153},
-                                     {b175, 12, 768, 1536, 149},
-                                     {b175, 12, 1536, 1536, 141},
-                                     {b530, 35, 560, 2240, 171},
-                                     {b530, 35, 1120, 2240, 167},
-                                     {b530, 35, 2240, 2240, 159}}};
-  for (const Row& row : rows) {
-    PublishedFigure one = figure(fmt::format("2021 table 2, {}, t 8, p {}", row.sizes.parameters, row.pp), row.sizes, 8, row.pp,
-                                 row.devices, row.batch);
-    one.samples = 1;
-    one.any_chunks = true;
-    one.tflops = row.tflops;
-    all.push_back(std::move(one));
-  }
-}
-
-void add_recomputation(std::vector<PublishedFigure>& all) {
-  struct Row {
-    Sizes sizes;
-    int pp, chunks;
-    std::int64_t batch, samples;
-    double full, selective;
-  };
-  constexpr std::array<Row, 4> rows{{{{"22 B", 64, 6144, 48}, 1, 1, 4, 4, 1.42, 1.10},
-                                     {b175, 8, 3, 64, 1, 18.13, 13.75},
-                                     {b530, 35, 3, 280, 1, 49.05, 37.83},
-                                     {{"1 T", 160, 25600, 128}, 64, 1, 512, 1, 94.42, 71.49}}};
-  for (const Row& row : rows) {
-    for (const bool selective : {false, true}) {
-      PublishedFigure one = figure(fmt::format("2022 table 5, {}, t 8, p {}, {}", row.sizes.parameters, row.pp,
-                                               selective ? "selective + sequence" : "full"),
-                                   row.sizes, 8, row.pp, 8 * row.pp, row.batch);
-      one.plan.chunks = row.chunks;
-      one.plan.sequence = selective;
-      if (selective) one.plan.recompute.kind = layout::Recompute::Kind::selective;
-      one.samples = row.samples;
-      one.seconds = selective ? row.selective : row.full;
-      all.push_back(std::move(one));
-    }
-  }
 }
 
 /// FLOPs of a step with every forward pass made again (Narayanan et al. 2021, equation 3).
@@ -218,10 +175,7 @@ void fit(double Machine::* share, Machine& machine, const PublishedFigure& one) 
 const std::vector<PublishedFigure>& published_figures() {
   static const std::vector<PublishedFigure> all = [] {
     std::vector<PublishedFigure> figures;
-    add_scaling(figures);
-    add_zero(figures);
-    add_pipelines(figures);
-    add_recomputation(figures);
+    for (const Row& row : rows) figures.push_back(figure_of(row));
     return figures;
   }();
   return all;
