@@ -1,8 +1,5 @@
 #include "ops/open_ops.h"
 
-#include <fmt/format.h>
-
-#include "base/error.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/library/library.h"
 #include "ops/cuda/backend.h"
@@ -16,12 +13,6 @@ std::unique_ptr<Ops> make_ops(Runtime& runtime, Stream& stream, const OpsOptions
                                options.observer);
   }
   return cpu::make_cpu_ops(runtime, stream, options.cpu, options.observer);
-}
-
-Products products_from_name(std::string_view name) {
-  if (name == "ours") return Products::ours;
-  if (name == "library") return Products::library;
-  throw UserError(fmt::format("'{}' computes no products", name), "choose ours or library");
 }
 
 std::string library_for(DType type) { return cpu::library_has(type) ? cpu::open_library(1)->name() : ""; }

@@ -25,8 +25,6 @@ Isa resolve(Isa isa);
 /// Who computes the products of layers. Our own kernels have a fixed order of additions. The bits of a library (oneDNN) may
 /// depend on shapes, slices, threads and the processor.
 enum class Products : std::uint8_t { ours, library };
-/// Throws UserError for an unknown name.
-Products products_from_name(std::string_view name);
 /// The library's name and version, for the log. Empty when it lacks products of this type on this processor. Throws UserError
 /// when the machine lacks the library.
 std::string library_for(DType type);
