@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/shape.h"
 #include "base/strong.h"
-#include "layout/parameter_info.h"
 #include "layout/range.h"
 #include "layout/shard.h"
 
@@ -18,6 +18,15 @@ namespace lockstep::layout {
 inline constexpr std::int64_t cut = 256;
 /// Tensors start at multiples of this many elements; the gaps stay zero.
 inline constexpr std::int64_t tensor_alignment = 16;
+
+/// A parameter as the layout sees it: a name, a shape, whether it decays and how it is cut.
+struct ParameterInfo {
+  std::string name;  ///< global, the same in every layout and file
+  Shape shape;       ///< of the whole tensor
+  bool decay = false;
+  int role = 0;  ///< what the model uses it for (arch::Role); opaque here
+  ShardRule rule = {};
+};
 
 struct PlacedParameter {
   ParameterInfo info;

@@ -1,14 +1,36 @@
 #include "parallel/context_attention.h"
 
+#include "layout/canonical_grid.h"
 #include "parallel/context/canonical_gathering.h"
 #include "parallel/context/exchanging_attention.h"
 #include "parallel/context/gathering_attention.h"
-#include "parallel/context/head_parts.h"
 #include "parallel/context/materialised_attention.h"
 #include "parallel/context/ring_attention.h"
 
 namespace lockstep::parallel {
 namespace {
+
+static_assert(ops::most_head_ranges == layout::canonical_ranges);
+
+/// Canonical mode (numerics.md section 3.8): gradients of a key/value head are sums over the heads that read it, by ranges of the
+/// model's heads. These are the parts of a rank's heads that are summed by themselves; none where each of its key/value heads has
+/// one.
+std::vector<ops::HeadPart> head_parts(const layout::ShardedDims& dims) {
+  std::vector<ops::HeadPart> parts;
+  int range = 0;
+  for (std::int64_t head = 0; head < dims.heads; ++head) {
+    const std::int64_t kv_head = dims.kv_head_of(head);
+    const int before = range;
+    while (layout::canonical_range(dims.all_heads, range).end() <= dims.first_head + head) ++range;
+    if (!parts.empty() && parts.back().kv_head == kv_head && range == before) {
+      ++parts.back().count;
+    } else {
+      parts.push_back({kv_head, head, 1, range});
+    }
+  }
+  if (std::ssize(parts) == dims.kv_heads) parts.clear();
+  return parts;
+}
 
 class Local final : public ContextAttention {
  public:
