@@ -33,6 +33,13 @@ TEST(Table, RowsAreObjectsAndLinesOfCsv) {
   EXPECT_EQ(known().csv(), "name,seconds,bytes\na,0.0125,7\nbcd,,8\nü,1,9\n");
 }
 
+TEST(Table, ACellOfCsvHasNoJson) {
+  Table table({{"name", ""}, {"best", ""}, {"all", ""}});
+  table.row({"a", Json(), Json::Array{1, 2}});
+  table.row({"b", Json::Object{{"seconds", 0.5}, {"words", Json::Array{"x=1", "y=2"}}}, Json()});
+  EXPECT_EQ(table.csv(), "name,best.seconds,best.words,all\na,,,1 2\nb,0.5,x=1 y=2,\n");
+}
+
 TEST(Answer, SaysTheSameAsTextJsonAndCsv) {
   Answer answer;
   answer.say("three things\n");

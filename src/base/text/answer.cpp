@@ -24,8 +24,18 @@ std::size_t width_of(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; }));
 }
 
+/// Words of a list stand in one field, with blanks between.
+std::string words_of(const Json::Array& list) {
+  std::string text;
+  for (const Json& word : list) text += (text.empty() ? "" : " ") + (word.is_string() ? word.string() : word.dump());
+  return text;
+}
+
 std::string csv_field(const Json& value) {
-  std::string text = value.is_null() ? "" : value.is_string() ? value.string() : value.dump();
+  std::string text = value.is_null()     ? ""
+                     : value.is_string() ? value.string()
+                     : value.is_array()  ? words_of(value.array())
+                                         : value.dump();
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
@@ -113,16 +123,30 @@ std::string Table::text() const {
 
 std::string Table::csv() const {
   std::vector<Json> keys;
-  for (const Column& column : columns_)
-    if (!column.key.empty()) keys.emplace_back(column.key);
+  std::vector<std::vector<Json>> values(rows_.size());
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    const std::string& key = columns_[c].key;
+    if (key.empty()) continue;
+    const auto add = [&](const std::string& name, const auto& value_of) {
+      keys.emplace_back(name);
+      for (std::size_t r = 0; r < rows_.size(); ++r) values[r].push_back(value_of(rows_[r][c].value));
+    };
+    const auto object = std::ranges::find_if(rows_, [c](const std::vector<Cell>& row) { return row[c].value.is_object(); });
+    if (object == rows_.end()) {
+      add(key, [](const Json& value) { return value; });
+      continue;
+    }
+    for (const auto& [name, unused] : (*object)[c].value.object()) {
+      const auto member = [&name = name](const Json& value) {
+        const Json* found = value.is_object() ? value.find(name) : nullptr;
+        return found != nullptr ? *found : Json();
+      };
+      add(fmt::format("{}.{}", key, name), member);
+    }
+  }
   if (keys.empty()) return "";
   std::string text = csv_line(keys);
-  for (const std::vector<Cell>& row : rows_) {
-    std::vector<Json> values;
-    for (std::size_t c = 0; c < columns_.size(); ++c)
-      if (!columns_[c].key.empty()) values.push_back(row[c].value);
-    text += csv_line(values);
-  }
+  for (const std::vector<Json>& line : values) text += csv_line(line);
   return text;
 }
 
