@@ -141,6 +141,25 @@ TEST_F(ReportCommand, ALossThatIsNotFiniteIsNoError) {
   EXPECT_EQ(file("report.html").find("nan,"), std::string::npos);
 }
 
+// With steps of 1 s and 3 s the median rate is 2/3 of a step a second. The median time would say 1/2.
+TEST_F(ReportCommand, MfuAndTflopsAreOfOneRate) {
+  RunData data = read_runs({run("one")})[0];
+  const auto step = [](double seconds) {
+    train::LoggedStep one;
+    one.seconds = seconds;
+    one.mfu = 60 / seconds;
+    one.hfu = 90 / seconds;
+    one.tflops_per_rank = 6 / seconds;
+    return one;
+  };
+  data.steps = {step(10), step(1), step(3)};
+  EXPECT_DOUBLE_EQ(*data.tflops_per_rank(), 4);
+  EXPECT_DOUBLE_EQ(data.mfu(), 40);
+  EXPECT_DOUBLE_EQ(*data.hfu(), 60);
+  for (train::LoggedStep& one : data.steps) one.tflops_per_rank.reset();
+  EXPECT_DOUBLE_EQ(data.mfu(), 30) << "older versions logged times alone";
+}
+
 TEST_F(ReportCommand, AStepWithoutTargetsHasNoLoss) {
   std::string metrics = file("one/metrics.jsonl");
   const auto put_zero = [&](const std::string& key) {

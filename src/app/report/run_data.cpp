@@ -32,11 +32,17 @@ double RunData::seconds() const {
   return median_over(steps, [](const train::LoggedStep& step) { return step.seconds; });
 }
 
-// Logged is a running mean, which begins with the first step's own.
-double RunData::mfu() const { return steps.front().mfu * steps.front().seconds / seconds(); }
+// Logged is a running mean, which begins with the first step's own: that tells the peak.
+double RunData::mfu() const {
+  const train::LoggedStep& first = steps.front();
+  const std::optional<double> tflops = tflops_per_rank();
+  const double faster = tflops && first.tflops_per_rank ? *tflops / *first.tflops_per_rank : first.seconds / seconds();
+  return first.mfu * faster;
+}
 
 std::optional<double> RunData::hfu() const {
-  return steps.front().hfu ? std::optional(*steps.front().hfu * steps.front().seconds / seconds()) : std::nullopt;
+  const train::LoggedStep& first = steps.front();
+  return first.hfu ? std::optional(mfu() * (*first.hfu / first.mfu)) : std::nullopt;
 }
 
 std::optional<double> RunData::tflops_per_rank() const {
