@@ -167,7 +167,7 @@ TEST_F(ReportCommand, AStepWithoutTargetsHasNoLoss) {
     metrics.replace(at, metrics.find(',', at) - at, "0");
   };
   put_zero("\"loss\":");
-  put_zero("\"grad_norm\":");
+  put_zero("\"targets\":");
   io::replace_file(folder_ / "one/metrics.jsonl", metrics);
   const RunData run_data = read_runs({run("one")})[0];
   EXPECT_EQ(run_data.loss(false).x, (std::vector<double>{2, 4, 6}));

@@ -9,6 +9,7 @@
 #include "support/temp_folder.h"
 #include "support/tiny_engine.h"
 #include "train/report/book_lines.h"
+#include "train/report/history.h"
 #include "train/report/log_lines.h"
 #include "train/report/logged_step.h"
 #include "train/report/metrics_file.h"
@@ -80,6 +81,20 @@ TEST(Metrics, ExchangesAreReadAsTheyWereWritten) {
   EXPECT_EQ(step.tflops_per_rank, 1.5);
   const LoggedStep alone = logged_step(to_json(Metrics{}), 1);
   EXPECT_FALSE(alone.exchanged) << "one rank exchanges nothing";
+}
+
+TEST(Metrics, AStepSaysHowManyTargetsItHas) {
+  Metrics m;
+  m.targets = 0;
+  m.gradient_norm = 0.5;
+  EXPECT_EQ(to_json(m).at("targets").integer(), 0);
+  EXPECT_FALSE(logged_step(to_json(m), 1).has_loss);
+  m.targets = 12;
+  m.gradient_norm = 0;
+  EXPECT_TRUE(logged_step(to_json(m), 1).has_loss) << "all targets were foreseen";
+  const std::string line = to_json(m).dump(), targets = "\"targets\":12,";
+  const std::string older = std::string(line).erase(line.find(targets), targets.size());
+  EXPECT_FALSE(logged_step(Json::parse(older), 1).has_loss);
 }
 
 TEST(Metrics, TheNoiseScaleIsReadAsItWasWritten) {

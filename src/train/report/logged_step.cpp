@@ -74,7 +74,8 @@ LoggedStep logged_step(const Json& line, double microbatches) {
   LoggedStep step;
   step.step = line.at("step").integer();
   step.loss = number("loss");
-  step.has_loss = step.loss != 0 || number("grad_norm") != 0;
+  const Json* targets = line.find("targets");  // files of older versions have none
+  step.has_loss = step.loss != 0 || (targets != nullptr ? targets->integer() > 0 : number("grad_norm") != 0);
   if (const Json* validation = line.find("val_loss"); validation != nullptr && !validation->is_null())
     step.validation = validation->number();
   step.tokens_per_second = number("tps");

@@ -31,6 +31,7 @@ void put(Json& json, const std::optional<SampleFigures>& figures) {
 Json to_json(const Metrics& m) {
   Json json = Json::Object{{"step", m.step},
                            {"loss", m.loss},
+                           {"targets", m.targets},
                            {"dt", m.dt},
                            {"dtf", m.dtf},
                            {"dtb", m.dtb},
