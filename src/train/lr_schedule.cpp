@@ -1,6 +1,7 @@
 #include "train/lr_schedule.h"
 
 #include <algorithm>
+#include <limits>
 #include <numbers>
 
 #include "base/math/elementary.h"
@@ -16,6 +17,12 @@ double progress(std::int64_t it, std::int64_t begin, std::int64_t end) {
   return std::clamp(static_cast<double>(it - begin) / static_cast<double>(end - begin), 0.0, 1.0);
 }
 
+// A share has no exact double: 0.29 of 100 would be a little less than 29.
+std::int64_t decaying_iterations(double share, std::int64_t max_iters) {
+  constexpr double ulps = 1 + 2 * std::numeric_limits<double>::epsilon();
+  return static_cast<std::int64_t>(share * static_cast<double>(max_iters) * ulps);
+}
+
 }  // namespace
 
 double LrSchedule::operator()(std::int64_t it) const {
@@ -25,7 +32,6 @@ double LrSchedule::operator()(std::int64_t it) const {
                                   : learning_rate * static_cast<double>(it + 1) / static_cast<double>(warmup + 1);
   }
   const double range = learning_rate - min_lr;
-  const auto decaying = static_cast<std::int64_t>(wsd_decay * static_cast<double>(max_iters));
   switch (kind) {
     case Kind::wordplay:
     case Kind::nanogpt:
@@ -35,7 +41,7 @@ double LrSchedule::operator()(std::int64_t it) const {
     case Kind::linear:
       return min_lr + range * (1.0 - progress(it, warmup, max_iters));
     case Kind::wsd: {
-      const std::int64_t begin = std::max(warmup, max_iters - decaying);
+      const std::int64_t begin = std::max(warmup, max_iters - decaying_iterations(wsd_decay, max_iters));
       if (begin >= max_iters) return learning_rate;  // a decay of no iteration
       return min_lr + range * (1.0 - progress(it, begin, max_iters));
     }

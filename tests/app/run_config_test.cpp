@@ -269,5 +269,29 @@ TEST(RunConfig, EveryKeyIsKnownOnceAndInAGroup) {
   }
 }
 
+TEST(RunConfig, WarmUpsThatMeetTheDecayAreSaid) {
+  using Kind = train::LrSchedule::Kind;
+  const auto odd = [](Kind kind, std::int64_t warmup, std::int64_t lr_decay_iters = 600000, double wsd_decay = 0.2) {
+    RunConfig config;
+    config.train.max_iters = 1000;
+    config.train.warmup_iters = warmup;
+    config.optimizer.schedule = kind;
+    config.optimizer.lr_decay_iters = lr_decay_iters;
+    config.optimizer.wsd_decay = wsd_decay;
+    return odd_rates(config);
+  };
+  EXPECT_EQ(odd(Kind::wsd, 850),
+            "train.warmup_iters = 850 reaches into optimizer.wsd_decay = 0.2 of train.max_iters = 1000: the learning rate falls "
+            "in 150 iterations, not in 200");
+  EXPECT_EQ(odd(Kind::wsd, 800) + odd(Kind::wsd, 850, 600000, 0), "");
+  for (const Kind kind : {Kind::nanogpt, Kind::wordplay}) {
+    EXPECT_EQ(odd(kind, 500, 500),
+              "train.warmup_iters = 500 is not below optimizer.lr_decay_iters = 500: behind the warm-up the learning rate is "
+              "optimizer.min_lr = 6e-05");
+    EXPECT_EQ(odd(kind, 500, 501), "");
+  }
+  EXPECT_EQ(odd(Kind::cosine, 500, 500) + odd(Kind::linear, 500, 500), "");
+}
+
 }  // namespace
 }  // namespace lockstep::app

@@ -100,6 +100,18 @@ TEST(LrSchedule, ADecayWithoutAWholeIterationNeverDecays) {
   EXPECT_EQ(last, (std::vector<double>{5, 5, 4, 3, 2, 1, 1})) << "the last iteration, 19, is one step above min_lr";
 }
 
+// 0.29 x 100 is below 29 in doubles.
+TEST(LrSchedule, ASharesIterationsAreCountedAsDecimals) {
+  for (int hundredths = 0; hundredths <= 100; ++hundredths) {
+    const LrSchedule lr{.kind = LrSchedule::Kind::wsd, .warmup = 0, .max_iters = 100, .wsd_decay = hundredths / 100.0};
+    const int begin = 100 - hundredths;
+    EXPECT_DOUBLE_EQ(lr(begin), lr.learning_rate) << hundredths;
+    if (hundredths > 1) {
+      EXPECT_LT(lr(begin + 1), lr.learning_rate) << hundredths;
+    }
+  }
+}
+
 TEST(LrSchedule, NamesAreRead) {
   EXPECT_TRUE(ends_with_run(LrSchedule::Kind::wsd));
   EXPECT_FALSE(ends_with_run(LrSchedule::Kind::nanogpt));

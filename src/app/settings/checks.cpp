@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -270,6 +271,30 @@ std::vector<Problem> check(const RunConfig& config) {
   for (Problem& problem : settings::check_backend(config)) problems.push_back(std::move(problem));
   for (Problem& problem : check_servers(config)) problems.push_back(std::move(problem));
   return problems;
+}
+
+std::string odd_rates(const RunConfig& config) {
+  const RunConfig::Train& train = config.train;
+  const RunConfig::Optimizer& optimizer = config.optimizer;
+  const std::int64_t warmup = train.warmup_iters, all = train.max_iters;
+  if (!optimizer.decay_lr) return "";
+  if (warmup > all)
+    return fmt::format("train.warmup_iters = {} is above train.max_iters = {}: the learning rate stays below its highest", warmup,
+                       all);
+  using Kind = train::LrSchedule::Kind;
+  const bool to_decay_iters = optimizer.schedule == Kind::wordplay || optimizer.schedule == Kind::nanogpt;
+  if (to_decay_iters && warmup < all && optimizer.lr_decay_iters <= warmup)
+    return fmt::format(
+        "train.warmup_iters = {} is not below optimizer.lr_decay_iters = {}: behind the warm-up the learning rate is "
+        "optimizer.min_lr = {}",
+        warmup, optimizer.lr_decay_iters, optimizer.min_lr);
+  if (optimizer.schedule != Kind::wsd || optimizer.wsd_decay == 0) return "";
+  const double decaying = optimizer.wsd_decay * static_cast<double>(all);
+  const std::string of_run = fmt::format("optimizer.wsd_decay = {} of train.max_iters = {}", optimizer.wsd_decay, all);
+  if (decaying < 1) return of_run + " is no whole iteration: the learning rate never falls";
+  if (static_cast<double>(all - warmup) >= std::floor(decaying)) return "";
+  return fmt::format("train.warmup_iters = {} reaches into {}: the learning rate falls in {} iterations, not in {}", warmup,
+                     of_run, all - warmup, std::floor(decaying));
 }
 
 std::vector<Problem> check_runnable(const RunConfig& config) {

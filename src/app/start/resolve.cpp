@@ -283,19 +283,7 @@ void settle(Resolved& resolved) {
                                             train.max_iters, train.log_interval, interval));
     train.asked_log_interval = std::exchange(train.log_interval, interval);
   }
-  if (resolved.config.optimizer.decay_lr && train.warmup_iters > train.max_iters) {
-    resolved.warnings.push_back(
-        fmt::format("train.warmup_iters = {} is above train.max_iters = {}: the learning rate stays below its highest",
-                    train.warmup_iters, train.max_iters));
-  }
-  const app::RunConfig::Optimizer& optimizer = resolved.config.optimizer;
-  const bool falls =
-      optimizer.decay_lr && optimizer.schedule == train::LrSchedule::Kind::wsd && optimizer.wsd_decay > 0 && !train.max_epochs;
-  if (falls && optimizer.wsd_decay * static_cast<double>(train.max_iters) < 1) {
-    resolved.warnings.push_back(
-        fmt::format("optimizer.wsd_decay = {} of train.max_iters = {} is no whole iteration: the learning rate never falls",
-                    optimizer.wsd_decay, train.max_iters));
-  }
+  if (const std::string odd = app::odd_rates(resolved.config); !odd.empty()) resolved.warnings.push_back(odd);
 }
 
 }  // namespace
