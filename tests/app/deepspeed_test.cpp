@@ -152,6 +152,24 @@ TEST_F(DeepSpeedTest, WhatTheFileLeavesOutIsAsInDeepSpeed) {
   EXPECT_EQ(resolved(R"({"optimizer": {"type": "Adam", "params": {"betas": "auto"}}})").config.optimizer.beta2, 0.95);
 }
 
+// DeepSpeedZeroConfig.stage of DeepSpeed's runtime/zero/config.py.
+TEST_F(DeepSpeedTest, WithoutAStageThereIsNoZero) {
+  for (const char* file : {"{}", R"({"zero_optimization": {}})", R"({"zero_optimization": {"overlap_comm": true}})"}) {
+    const Resolved found = resolved(file);
+    EXPECT_EQ(app::zero_level(found.config), 0) << file;
+    EXPECT_TRUE(mentions(found.notes, "memory.zero = 0 (zero_optimization.stage)")) << file;
+  }
+  EXPECT_EQ(app::zero_level(resolved("{}", {"memory.zero=2"}).config), 2);
+  EXPECT_EQ(app::zero_level(resolved(R"({"zero_optimization": {"stage": "auto"}})").config), 1) << "is left to the backend";
+  const std::string run = folder_ / "run";
+  io::make_folders(run);
+  io::replace_file(run + "/config.toml", "[memory]\nzero = 1\n[optimizer]\nlearning_rate = 0.5\n");
+  const Resolved resumed =
+      resolved(R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.25}}})", {"log.dir=" + run, "train.init_from=resume"});
+  EXPECT_EQ(app::zero_level(resumed.config), 1) << "a resume says no stage";
+  EXPECT_EQ(resumed.config.optimizer.learning_rate, 0.25) << "it says this";
+}
+
 TEST_F(DeepSpeedTest, SettingsStandAboveWhatTheFileLeavesOut) {
   const char* file = R"({"optimizer": {"type": "AdamW"}, "scheduler": {"type": "WarmupLR"}})";
   const Resolved found = resolved(file, {"optimizer.beta2=0.95", "optimizer.learning_rate=2e-3", "train.warmup_iters=5"});

@@ -34,6 +34,7 @@ class Reader {
     counts(file);
     optimizer(file);
     scheduler(file);
+    unsaid(file, "zero_optimization.stage", "memory.zero", 0);  // runtime/zero/config.py
     return std::move(found_);
   }
 
@@ -135,7 +136,7 @@ class Reader {
   /// Unless the file has the option, if only as "auto".
   void unsaid(const Json& file, std::string_view option, std::string_view key, double value) {
     if (find_value(file, option) != nullptr) return;
-    const bool counts = key == "train.warmup_iters";
+    const bool counts = key == "train.warmup_iters" || key == "memory.zero";
     found_.unsaid.push_back({std::string(option), std::string(key), counts ? whole(Json(value)) : Json(value)});
   }
 

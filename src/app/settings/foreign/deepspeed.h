@@ -26,7 +26,7 @@ struct DeepSpeed {
     bool open = true;  ///< neither a number nor "auto": it may follow from the others
   };
   std::vector<Assignment> assignments;
-  /// What DeepSpeed or torch takes for options that a file leaves out of its optimizer and scheduler.
+  /// What DeepSpeed or torch takes for options that a file leaves out of its optimizer and scheduler, and for ZeRO's stage.
   std::vector<Assignment> unsaid;
   /// The learning rate at the end of the schedule as a share of optimizer.learning_rate.
   std::optional<double> lowest_rate;
