@@ -218,6 +218,19 @@ TEST_F(PlanRead, WhatMegatronRefusesToStartIsRefused) {
             std::string::npos);
 }
 
+// _vocab_size_with_padding of Megatron-LM's training/tokenizer/tokenizer.py: a multiple of that times the tensor ranks, here 2.
+TEST_F(PlanRead, AVocabularyIsCountedAsItIsPadded) {
+  const auto read = [&](const std::string& words) { return told({"read", script("--vocab-size 128256", words), "h100"}); };
+  std::string text = read("--vocab-size 100000 --make-vocab-size-divisible-by 1500");
+  const std::string note = "--make-vocab-size-divisible-by 1500: a vocabulary of 102000 was taken, as Megatron-LM pads it";
+  EXPECT_NE(text.find(note), std::string::npos) << text;
+  const std::string count = text.substr(text.find('('), text.find(')') - text.find('('));
+  EXPECT_NE(read("--vocab-size 102000").find(count), std::string::npos) << count;
+  EXPECT_EQ(read("--vocab-size 100000").find(count), std::string::npos) << count;
+  text = read("--vocab-size 102000 --make-vocab-size-divisible-by 1500");
+  EXPECT_EQ(text.find("pads it"), std::string::npos) << text;
+}
+
 TEST_F(PlanRead, AnArgumentThatIsThereTwiceCountsAsItStandsLast) {
   const std::string text = told({"read", script("--vocab-size 128256", "--vocab-size 32000 --vocab-size 128256"), "h100"});
   EXPECT_NE(text.find("--vocab-size is there as 32000 and as 128256: the last one counts\n"), std::string::npos) << text;

@@ -12,6 +12,7 @@
 #include "app/plan/foreign/script_words.h"
 #include "app/plan/search/winner.h"
 #include "app/settings/keys.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/number_text.h"
 #include "layout/pipeline/split.h"
@@ -189,6 +190,13 @@ class Reader {
     // What Megatron-LM takes where a gated model does not say.
     if (!model.ffn_width && model.activation.gated) model.ffn_width = std::max<std::int64_t>(64, model.n_embd * 8 / 3 / 64 * 64);
     if (!model.vocab_size) job_.notes.emplace_back("--vocab-size is not there: a vocabulary of 50,304 was taken");
+    std::optional<std::int64_t> rows;
+    count(padding, rows);
+    if (!rows || !model.vocab_size) return;
+    const std::int64_t multiple = *rows * job_.config.parallel.tp, padded = round_up(*model.vocab_size, multiple);
+    if (padded == *model.vocab_size) return;
+    job_.notes.push_back(fmt::format("{} {}: a vocabulary of {} was taken, as Megatron-LM pads it", padding, *rows, padded));
+    set("model.vocab_size", std::to_string(padded), padding, std::to_string(*rows));
   }
 
   void recompute() {

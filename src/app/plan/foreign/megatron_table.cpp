@@ -110,7 +110,7 @@ bool is_harmless(std::string_view name) {
       "--cross-entropy,--data,--decoupled-,--deterministic-mode,--dist-ckpt,--distributed-,--embedding-init,"
       "--empty-unused,--enable-ft,--end-weight,--eod-,--error-injection,--eval,--exit,--finetune,--full-validation,"
       "--high-priority-stream,--hysteresis,--inference,--init-method,--initial-loss,--lazy-mpu,--legacy-tokenizer,"
-      "--lion-,--load,--local-rank,--log,--loss-scale,--lr,--make-vocab,--manual-gc,--master,--max-position,"
+      "--lion-,--load,--local-rank,--log,--loss-scale,--lr,--manual-gc,--master,--max-position,"
       "--max-restarts,--memory-snapshot,--merge-file,--min-loss,--min-lr,--mock-data,--monitor-interval,"
       "--multiple-validation,--muon-,--nccl-,--no-,--node-rank,--non-persistent,--null-tokenizer,--num-dataset,"
       "--num-workers,--one-logger,--optimizer,--overlap-param-gather,--override-opt,--pad-vocab,--per-split,"

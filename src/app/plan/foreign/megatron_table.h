@@ -39,7 +39,7 @@ inline constexpr std::string_view global_batch = "--global-batch-size", granular
                                   waits_for_messages = "--no-overlap-p2p-communication", short_sums = "--grad-reduce-in-bf16",
                                   nodes = "--nnodes", devices = "--nproc-per-node", layers = "--num-layers",
                                   rotary = "--use-rotary-position-embeddings", tensor_ranks = "--tensor-model-parallel-size",
-                                  pipeline_ranks = "--pipeline-model-parallel-size";
+                                  pipeline_ranks = "--pipeline-model-parallel-size", padding = "--make-vocab-size-divisible-by";
 
 /// Why a model with the argument `name` cannot be told here at all; empty: nothing is against it.
 std::string_view reason_against(std::string_view name);
