@@ -17,6 +17,7 @@
 #include "app/train_command.h"
 #include "planner/activations.h"
 #include "planner/enumerate.h"
+#include "support/temp_folder.h"
 
 namespace lockstep::app {
 namespace {
@@ -89,6 +90,13 @@ TEST(PlannedRuns, WhatBlocksKeepIsWhatADryRunCounts) {
     const double kept = planner::kept_bytes(model, {2, 512}, {}, layout::Recompute::Kind::none, 4);
     EXPECT_NEAR(kept * static_cast<double>(model.layers) / counted, 1, 0.015) << name;
   }
+}
+
+TEST(PlannedRuns, ARunsFolderStandsForItsRecipe) {
+  const TempFolder folder;
+  io::replace_file(folder / "config.toml", "[model]\nn_layer = 3\nvocab_size = 65\n");
+  io::replace_file(folder / "config.json", "{}");
+  EXPECT_EQ(named_model(folder.path().string(), 0).config.model.n_layer, 3);
 }
 
 TEST(PlannedRuns, ADryRunOfMoreRanksThanAMachineStartsShowsRankZero) {
