@@ -121,6 +121,13 @@ TEST_F(Kernels, AResumeMayChangePlainWaysAndIsWarnedOfAttention) {
   EXPECT_EQ((same.out + same.err).find("this changes what the run learns"), (same.out + same.err).find("train.max_iters = 6"))
       << same.out;
   EXPECT_NE((same.out + same.err).find("Kernels: kernels.products=plain kernels.norm=plain"), std::string::npos) << same.out;
+  const Outcome idle = lockstep(words("run", {"train.init_from=resume", "train.max_iters=6", "optimizer.momentum=0.5",
+                                              "dpo.beta=0.5", "optimizer.schedule=linear", "optimizer.wsd_decay=0.5"}));
+  const std::string said = idle.out + idle.err;
+  EXPECT_NE(said.find("dpo.beta = 0.5: it is of train.objective=dpo alone"), std::string::npos) << said;
+  EXPECT_NE(said.find("optimizer.schedule = linear from step"), std::string::npos) << said;
+  for (const char* nothing : {"dpo.beta = 0.5 from", "momentum = 0.5 from", "wsd_decay = 0.5 from"})
+    EXPECT_EQ(said.find(nothing), std::string::npos) << said;
   const Outcome other = lockstep(words("run", {"train.init_from=resume", "train.max_iters=6", "kernels.attention=materialised"}));
   EXPECT_EQ(other.code, 0) << other.err;
   EXPECT_NE((other.out + other.err).find("kernels.attention = materialised from step"), std::string::npos) << other.out;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "app/cli/commit.h"
+#include "app/settings/idle.h"
 #include "app/settings/keys.h"
 #include "app/settings/run_layout.h"
 #include "app/settings/source_shape.h"
@@ -117,7 +118,12 @@ Json identify_run(const RunConfig& config, const Start& start, std::int64_t voca
     }
     if (!compared.other_program.empty())
       log.info(fmt::format("The checkpoint was written by {}; this is {}", compared.other_program, now.program));
+    const auto idle = [&](const Change& change) {
+      const settings::Key* key = settings::find_key(change.setting);
+      return key != nullptr && !settings::idle_reason(*key, {config, session.world().size()}).empty();
+    };
     for (const Change& change : compared.changes) {
+      if (idle(change)) continue;
       log.warning(fmt::format("{} = {} from step {} on, it was {}: this changes what the run learns", change.setting,
                               settings::shown(change.is), change.step, settings::shown(change.was)));
     }

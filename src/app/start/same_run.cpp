@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "app/settings/idle.h"
 #include "app/settings/keys.h"
 #include "arch/config_json.h"
 
@@ -154,11 +155,13 @@ Comparison compare_runs(const RunIdentity& now, const checkpoint::Manifest& mani
   Comparison result;
   const RunIdentity before = stored_identity(now, manifest, folder, result.unknown);
   const RunConfig was = spelt_out(before.config, before.vocabulary), is = spelt_out(now.config, now.vocabulary);
+  const auto idle = [](const Key& key, const RunConfig& config) { return !settings::idle_reason(key, {config}).empty(); };
   std::vector<Problem> following;  // from other settings, which are named in their stead where they differ
   for (const Key& key : settings::keys()) {
     Json left = key.get(was), right = key.get(is);
     if (key.on_resume == OnResume::may_change || left.dump() == right.dump()) continue;
     if (key.on_resume == OnResume::must_equal) {
+      if (idle(key, before.config) && idle(key, now.config)) continue;
       const bool set_alike = key.get(before.config).dump() == key.get(now.config).dump();
       (set_alike ? following : result.problems).push_back(another_run(key, left, right, now.config, folder));
     } else {
