@@ -98,6 +98,23 @@ TEST(ScaledConfig, LongRopeHasTwoSpellings) {
   EXPECT_EQ(read_published(longrope(R"({"original_max_position_embeddings": 8192})", "{}")).config.rope.attention_factor, 1);
 }
 
+// transformers scales any family's rotary positions so, and only Phi-3 has no biases.
+TEST(ScaledConfig, LongRopeIsOfFamiliesWithBiasesToo) {
+  const Json biases(Json::Object{{"attention_bias", true}, {"mlp_bias", true}});
+  for (const auto& [family, more] : {std::pair("llama", biases),
+                                     {"granite", biases},
+                                     {"smollm3", biases},
+                                     {"smollm3", Json(Json::Object{})},
+                                     {"qwen2", Json(Json::Object{})},
+                                     {"llama", Json(Json::Object{})},
+                                     {"mistral", Json(Json::Object{})}}) {
+    Json json = longrope(R"({"num_hidden_layers": 5})", R"({"original_max_position_embeddings": 512})").set("model_type", family);
+    for (const auto& [key, value] : more.object()) json.set(key, value);
+    EXPECT_EQ(published_refusal(json), "") << family;
+    if (published_refusal(json).empty()) expect_back(json);
+  }
+}
+
 // modeling_phi3.py asks "sliding_window" alone.
 TEST(ScaledConfig, LayersOfAPhi3AreAlike) {
   const Json windowed = sizes("phi3", R"({"sliding_window": 5, "layer_types": ["sliding_attention", "sliding_attention"]})");

@@ -159,8 +159,8 @@ Family llama_kin(const ModelConfig& config) {
   if (config.qk_norm) return Family::qwen3;
   const bool scales = config.embedding_scale != 1 || config.residual_scale != 1 || config.logit_scale != 1;
   if (scales || config.attention_scale > 0) return Family::granite;
-  if (config.rope.scaling == RopeScaling::longrope) return Family::phi3;
   if (config.rope.skip_every > 0) return Family::smollm3;
+  if (config.rope.scaling == RopeScaling::longrope && !config.bias && !config.qkv_bias) return Family::phi3;
   if (config.qkv_bias && !config.bias) return Family::qwen2;
   return config.window > 0 ? Family::mistral : Family::llama;
 }
