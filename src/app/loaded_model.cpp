@@ -88,7 +88,7 @@ LoadedModel load_published(const ModelOptions& options, std::int64_t context, Se
   loaded.folder = options.model;
   comm::together(session.world(), [&] {
     weights.emplace(options.model);
-    loaded.manifest.run = Json::Object{{published_key, published_facts(weights->folder(), true)}};
+    loaded.manifest.run = Json::Object{{published_key, published_facts(weights->folder())}};
   });
   for (const std::string& warning : weights->warnings()) log.warning(warning);
   data::PublishedTokenizer found = data::find_published_tokenizer(weights->folder().path());

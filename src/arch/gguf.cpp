@@ -246,9 +246,12 @@ void set_rotation(const Json& pairs, const Architecture& architecture, const Ten
   if (!scaling.is_null()) config.set("rope_scaling", std::move(scaling));
 }
 
-/// The tokens that begin and end texts.
+/// The tokens that begin, end and fill texts.
 void set_tokens(const Json& pairs, Json& config) {
-  if (const Json* id = pairs.find("tokenizer.ggml.bos_token_id")) config.set("bos_token_id", *id);
+  for (const auto& [key, name] :
+       {std::pair("bos_token_id", "tokenizer.ggml.bos_token_id"), {"pad_token_id", "tokenizer.ggml.padding_token_id"}}) {
+    if (const Json* id = pairs.find(name)) config.set(key, *id);
+  }
   Json::Array ends;
   for (const std::string_view key : end_keys) {
     if (const Json* id = pairs.find(key)) ends.push_back(*id);

@@ -77,7 +77,7 @@ Json plain_tokenizer_config() {
 
 }  // namespace
 
-Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads) {
+Json published_facts(const checkpoint::huggingface::Folder& folder) {
   constexpr std::uint64_t most_bytes = std::uint64_t{4} << 20;
   Json facts, files;
   for (const std::string_view key : kept_keys) {
@@ -85,7 +85,7 @@ Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads) 
   }
   for (const std::string_view name : small_files) {
     const io::Path path = folder.path() / name;
-    if (!io::exists(path) || (reads && name != generation_file)) continue;
+    if (!io::exists(path)) continue;
     std::string text = io::read_document(path, most_bytes);
     if (const std::size_t at = invalid_utf8_at(text); at != std::string::npos)
       throw UserError(fmt::format("{}: byte {} is not valid UTF-8", path.string(), at), "write the file again, or remove it");

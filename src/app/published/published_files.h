@@ -27,9 +27,8 @@ inline constexpr const char *document_end_key = "document_end", *turn_end_key = 
 inline constexpr const char* generation_file = "generation_config.json";
 
 /// The member "huggingface" of a published folder or GGUF file; null where there is nothing to keep. Files are not parsed.
-/// `reads`: for a model that is only read, without the tokenizer's files. Throws UserError for a file that cannot be read or is
-/// no text.
-Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads = false);
+/// Throws UserError for a file that cannot be read or is no text.
+Json published_facts(const checkpoint::huggingface::Folder& folder);
 
 /// The facts that a run keeps when it goes on from those weights with a text of its own. `source` is the model's tokenizer,
 /// `text` the run's, which has the same tokens; either may be null. The files of another tokenizer.json are not kept.

@@ -21,6 +21,15 @@ names::Generation generation_of(const Json& facts) {
                          : names::generation_from_json(Json::parse(text->string(), generation_file), generation_file);
 }
 
+/// Texts that end one, as tokens where they are some: "stop_strings", and the "eos_token" of tokenizer_config.json.
+std::vector<std::string> ending_texts(const Json& run, const names::Generation& generation) {
+  std::vector<std::string> texts = generation.stops;
+  for (const auto& [name, text] : data::tokens_of(data::config_of(kept_texts(run, "")))) {
+    if (name == "eos_token") texts.push_back(text.string());
+  }
+  return texts;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> ends_of(const Json& config, const names::Generation& generation) {
@@ -78,7 +87,7 @@ TextHabits text_habits(const Json& run, const data::Tokenizer* tokenizer, std::i
   if (tokenizer != nullptr) {
     if (const std::optional<std::int32_t> usual = tokenizer->end_of_text()) add(*usual);
     habits.never = data::missing_ids(*tokenizer, vocabulary);
-    for (const std::string& stop : habits.generation.stops) {
+    for (const std::string& stop : ending_texts(run, habits.generation)) {
       if (const std::optional<std::int32_t> mark = mark_of(*tokenizer, stop)) add(*mark);
     }
   }
