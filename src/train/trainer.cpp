@@ -107,9 +107,10 @@ StopCause Trainer::take_steps() {
     if (evaluates || samples) evaluate_and_sample(evaluates, samples);
     Save wanted = Save::none;
     const StopCause cause = agree(wanted);
-    if (cause != StopCause::folder_gone && state_.step > 0 && due(options_.checkpoint_interval)) save();
-    if (wanted == Save::copy) copy();
-    if (wanted == Save::checkpoint) save();
+    if (cause == StopCause::none) {  // else the run's end saves
+      if (wanted == Save::copy) copy();
+      if (wanted == Save::checkpoint || (state_.step > 0 && due(options_.checkpoint_interval))) save();
+    }
     if (cause == StopCause::diverged) end_diverged(fmt::format("{} steps in a row were left out", options_.max_skipped));
     const bool ended = end_.diverged || state_.step >= options_.max_iters;
     if (ended || cause != StopCause::none) {
@@ -266,10 +267,16 @@ bool Trainer::collect() {
 }
 
 bool Trainer::sound() const {
-  const bool evaluated = !losses_ || (std::isfinite(losses_->train) && std::isfinite(losses_->validation));
-  std::int64_t bad = skipped_ == 0 && evaluated ? 0 : 1;
-  parts_.engine.groups().all().host().all_reduce(view(std::span(&bad, 1), Shape{1}), comm::Reduction::max).wait();
-  return bad == 0;
+  const auto on_all = [&](bool good) {
+    std::int64_t bad = good ? 0 : 1;
+    parts_.engine.groups().all().host().all_reduce(view(std::span(&bad, 1), Shape{1}), comm::Reduction::max).wait();
+    return bad == 0;
+  };
+  if (!on_all(!losses_ || (std::isfinite(losses_->train) && std::isfinite(losses_->validation)))) return false;
+  if (on_all(skipped_ == 0)) return true;
+  if (state_.step < options_.max_iters && end_.cause == StopCause::none) return false;
+  const double loss = parts_.engine.evaluate(parts_.val_text.read(0));
+  return on_all(skipped_ <= 1 && std::isfinite(loss));
 }
 
 void Trainer::copy() {

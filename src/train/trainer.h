@@ -96,7 +96,8 @@ class Trainer {
   /// Whether all that a save reads is here and in order. Weights that are not finite are not saved: the run has diverged. Nor are
   /// those that gave no finite loss or gradient, which would take the place of good ones.
   bool collect();
-  /// Whether the last gradient and the last evaluation are finite, on all ranks. Collective.
+  /// Whether the last evaluation and the last gradient are finite, on all ranks. A gradient that is not leaves the weights as
+  /// they are. Where the run ends at the first such step, a batch's loss tells whether these are good. Collective.
   bool sound() const;
   /// Waits until the save that goes on beside training is durable. Collective.
   void finish_save();

@@ -286,9 +286,10 @@ TEST_F(Serve, AsksForAKey) {
   EXPECT_EQ(file("said").find("secret"), std::string::npos);
 }
 
+// Requests of as many texts as there are places meet unless every text of one ends before the other is read.
 TEST_F(Serve, AFullQueueRefusesAndAClientThatLeavesFreesItsPlace) {
-  start({"--texts", "1", "--waiting", "0"});
-  const std::string endless = R"({"prompt": "the", "max_tokens": 190, "seed": 1)";
+  start({"--texts", "100", "--waiting", "0"});
+  const std::string endless = R"({"prompt": "the", "max_tokens": 190, "seed": 1, "n": 100)";
   int refused = 0, answered = 0;
   const auto idle = [&] { return metric("lockstep_texts_active") + metric("lockstep_texts_waiting") == 0; };
   for (int turn = 0; turn < 100 && refused == 0; ++turn) {
@@ -296,7 +297,7 @@ TEST_F(Serve, AFullQueueRefusesAndAClientThatLeavesFreesItsPlace) {
     HttpClient first = client();
     first.post("/v1/completions", endless + R"(, "stream": true})");
     EXPECT_EQ(first.answer_head().status, 200);
-    const HttpClient::Answer second = ask("/v1/completions", R"({"prompt": "a", "max_tokens": 1})");
+    const HttpClient::Answer second = ask("/v1/completions", R"({"prompt": "a", "max_tokens": 1, "n": 100})");
     second.status == 429 ? ++refused : ++answered;
     if (second.status == 429) {
       EXPECT_NE(second.head.find("Retry-After: 1"), std::string::npos);

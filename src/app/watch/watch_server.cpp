@@ -76,10 +76,12 @@ WatchServer::WatchServer(std::vector<std::string> folders, std::string address, 
 
 WatchServer::~WatchServer() {
   constexpr std::chrono::milliseconds patience{300};  // with readers that take no bytes
+  constexpr std::chrono::seconds busy{20};            // a machine, on which the last look takes longer
   {
     std::unique_lock lock(mutex_);
     ending_ = true;
     changed_.notify_all();
+    changed_.wait_for(lock, busy, [&] { return followed_ == telling_; });
     changed_.wait_for(lock, patience, [&] { return followed_ == 0; });
   }
   server_->stop();
@@ -120,12 +122,17 @@ void WatchServer::follow(const ServedAnswer::Put& put) {
     last = ending_;
     lock.unlock();
     const WatchedRuns::Seen seen = runs_.look(last);
+    lock.lock();
     const bool has_news = seen.version != std::exchange(told, seen.version);
     if (has_news || now_seconds() - told_at > quiet_seconds) {
+      ++telling_;
+      changed_.notify_all();
+      lock.unlock();
       reads = put(has_news ? event_of(*seen.body) : ":\n\n");
       told_at = now_seconds();
+      lock.lock();
+      --telling_;
     }
-    lock.lock();
     if (reads && !last) changed_.wait_for(lock, pause, [&] { return ending_; });
   }
   --followed_;

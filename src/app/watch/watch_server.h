@@ -37,6 +37,7 @@ class WatchServer {
   std::condition_variable changed_;
   bool ending_ = false;
   std::int64_t followed_ = 0;  ///< streams of events
+  std::int64_t telling_ = 0;   ///< those that wait for their readers to take bytes
   std::unique_ptr<io::http::Server> server_;
   std::jthread thread_;
 };
