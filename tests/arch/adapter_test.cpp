@@ -187,9 +187,9 @@ TEST(Adapter, OptionsThatChangeTheArithmeticAreRefused) {
 // As PEFT's check_target_module_exists has it (peft/tuners/tuners_utils.py): a list names modules or their ends.
 TEST(Adapter, TheConfigurationNamesTheModulesThatHaveWeights) {
   const ModelConfig config = adapted(support::tiny_llama(), "q,v");
-  const auto told = [&](const char* json) {
+  const auto told = [&](const char* json, huggingface::Family family = huggingface::Family::llama) {
     const std::vector<Problem> problems = huggingface::check_targets(
-        Json::parse(json), huggingface::adapter_tensors(config, huggingface::Family::llama), config.layers, "x.json",
+        Json::parse(json), family, huggingface::adapter_tensors(config, huggingface::Family::llama), config.layers, "x.json",
         [](const std::string& pattern, std::string_view path) -> std::optional<bool> {
           if (pattern == "not known") return std::nullopt;
           return path.ends_with(pattern);
@@ -204,6 +204,10 @@ TEST(Adapter, TheConfigurationNamesTheModulesThatHaveWeights) {
     EXPECT_EQ(told(right), "") << right;
   EXPECT_EQ(told(R"({"target_modules": ["q_proj"]})"),
             R"(x.json: "target_modules" is ["q_proj"], and the weights are also of self_attn.v_proj)");
+  EXPECT_EQ(told(R"({"target_modules": null})", huggingface::Family::gpt2),
+            R"(x.json: "target_modules" is null, for which PEFT takes ["c_attn"], and the weights are also of self_attn.q_proj)");
+  EXPECT_EQ(told("{}", huggingface::Family::phi3),
+            R"(x.json: "target_modules" is null, and PEFT has no modules that it takes for a phi3 then)");
   EXPECT_EQ(told(R"({"exclude_modules": ["q_proj"]})"),
             R"(x.json: "exclude_modules" has self_attn.q_proj, of which there are weights)");
   EXPECT_EQ(told(R"({"target_modules": "q_proj"})"),

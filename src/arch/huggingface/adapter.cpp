@@ -92,6 +92,14 @@ void refuse_start(const Json& json, std::string_view what, std::vector<Problem>&
                       "save the adapter as an ordinary one (path_initial_model_for_weight_conversion), or merge it with PEFT"});
 }
 
+/// What PEFT 0.21 takes where "target_modules" is null (peft/utils/constants.py); null where it refuses the family.
+Json usual_targets(Family family) {
+  constexpr std::array without = {Family::phi3, Family::smollm3, Family::olmo2, Family::granite};
+  if (family == Family::gpt2) return Json::Array{"c_attn"};
+  if (std::ranges::find(without, family) != without.end()) return {};
+  return Json::Array{"q_proj", "v_proj"};
+}
+
 /// Whether "target_modules" or "exclude_modules" names a module, in a list or by a regular expression; nothing: it is not told.
 /// "all-linear" names all that may have adapters here.
 std::optional<bool> is_named(const Json* modules, std::string_view module, const MatchesPath& matches) {
@@ -111,14 +119,20 @@ bool has_block(const Json& blocks, std::int64_t block) {
 
 }  // namespace
 
-std::vector<Problem> check_targets(const Json& json, std::span<const AdapterTensor> tensors, std::int64_t blocks,
+std::vector<Problem> check_targets(const Json& json, Family family, std::span<const AdapterTensor> tensors, std::int64_t blocks,
                                    std::string_view what, const MatchesPath& matches) {
   std::vector<Problem> problems;
   const auto complain = [&](std::string message) {
     problems.push_back({fmt::format("{}: {}", what, message), "take the config and the weights of one and the same adapter"});
   };
-  const Json *const targets = json.find("target_modules"), *const left_out = json.find("exclude_modules"),
+  const Json *const said = json.find("target_modules"), *const left_out = json.find("exclude_modules"),
                     *const layers = json.find("layers_to_transform");
+  const bool usual = said == nullptr || said->is_null();
+  const Json targets = usual ? usual_targets(family) : *said;
+  if (targets.is_null()) {
+    complain(fmt::format("\"target_modules\" is null, and PEFT has no modules that it takes for a {} then", name_of(family)));
+    return problems;
+  }
   std::set<std::string> told;
   for (const AdapterTensor& tensor : tensors) {
     std::string_view module = tensor.published;
@@ -126,8 +140,9 @@ std::vector<Problem> check_targets(const Json& json, std::span<const AdapterTens
     if (end == std::string_view::npos) continue;
     module = module.substr(prefix.size(), end - prefix.size());
     const std::string name = within_block(std::string(module));
-    if (!is_named(targets, module, matches).value_or(true) && told.insert(name).second)
-      complain(fmt::format("\"target_modules\" is {}, and the weights are also of {}", targets->dump(), name));
+    if (!is_named(&targets, module, matches).value_or(true) && told.insert(name).second)
+      complain(fmt::format("\"target_modules\" is {}{}, and the weights are also of {}",
+                           usual ? "null, for which PEFT takes " : "", targets.dump(), name));
     if (is_named(left_out, module, matches).value_or(false) && told.insert(name).second)
       complain(fmt::format("\"exclude_modules\" has {}, of which there are weights", name));
   }

@@ -40,7 +40,7 @@ Adapter adapter_from_config(const Json& json, Family family, bool tied, std::str
 using MatchesPath = std::function<std::optional<bool>(const std::string& pattern, std::string_view path)>;
 
 /// Problems where other modules or blocks have adapters by adapter_config.json, which is `json`, than by its weights, `tensors`.
-std::vector<Problem> check_targets(const Json& json, std::span<const AdapterTensor> tensors, std::int64_t blocks,
+std::vector<Problem> check_targets(const Json& json, Family family, std::span<const AdapterTensor> tensors, std::int64_t blocks,
                                    std::string_view what, const MatchesPath& matches);
 
 }  // namespace lockstep::arch::huggingface

@@ -178,7 +178,8 @@ AdapterFolder::AdapterFolder(const io::Path& path, const arch::ModelConfig& mode
   std::vector<names::AdapterTensor> there;
   std::ranges::copy_if(tensors, std::back_inserter(there),
                        [&](const names::AdapterTensor& tensor) { return files.header.find(tensor.published) != nullptr; });
-  std::vector<Problem> problems = names::check_targets(files.config, there, model.layers, files.config_path, matches_path);
+  std::vector<Problem> problems =
+      names::check_targets(files.config, family, there, model.layers, files.config_path, matches_path);
   const auto complain = [&](std::string_view name, const std::string& what) {
     problems.push_back({fmt::format("{}: the tensor \"{}\" {}", files.weights_path, name, what), std::string(another_adapter)});
   };
