@@ -222,6 +222,9 @@ TEST(GgufKeys, ThatAreMissingOrNotKnownAreRefused) {
   EXPECT_EQ("no error", with("general.name", "it"));
   EXPECT_SAYS("\"llama.embedding_length\" is \"24\", but must be a number", with("llama.embedding_length", "24"));
   EXPECT_SAYS("\"llama.attention.head_count_kv\" is [2,3]", with("llama.attention.head_count_kv", Json::Array{2, 3}));
+  EXPECT_SAYS("\"llama.attention.head_count_kv\" is [2,2,2,2,2,2,2,2,2]",
+              with("llama.attention.head_count_kv", Json(Json::Array(9, 2))));
+  EXPECT_EQ("no error", with("llama.attention.head_count_kv", Json(Json::Array(static_cast<std::size_t>(llama().layers), 2))));
   EXPECT_SAYS("\"llama.rope.dimension_count\" is 6 where 10 is needed", with("llama.rope.dimension_count", 6));
   EXPECT_SAYS("\"llama.expert_count\" is 8: this key is not known", with("llama.expert_count", 8));
   EXPECT_EQ("no error", with("llama.attention.causal", true));
