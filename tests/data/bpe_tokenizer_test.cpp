@@ -162,7 +162,7 @@ TEST(TokenizerJson, RefusesOtherKindsByName) {
   EXPECT_TRUE(contains(refusal(other), "Nmt"));
   other = json;
   other.set("pre_tokenizer", nullptr);
-  EXPECT_TRUE(contains(refusal(other), "decoder \"ByteLevel\""));
+  EXPECT_TRUE(contains(refusal(other), "decoder is \"ByteLevel\", but its pre-tokenizer is not"));
   EXPECT_TRUE(contains(refusal(Json::Object{{"version", "1.0"}}), "no \"model\""));
   EXPECT_TRUE(contains(refusal(Json::Array{}), "no \"model\""));
   other = small(1);

@@ -172,7 +172,7 @@ TEST(GgufTokenizer, SaysWhatLlamaCppCannotBeTold) {
   };
   const Json begin = piece("SpecialToken", "<s>"), text = piece("Sequence", "A");
   EXPECT_EQ(lost(with({begin, text})), "");
-  EXPECT_EQ(lost(with({})), "");
+  EXPECT_EQ(lost(with({text})), "");
   EXPECT_SAYS("the tokenizer ends texts with a token", lost(with({text, begin})));
   EXPECT_SAYS("begins texts with one token, and the tokenizer with several", lost(with({begin, begin, text})));
   Json bytes = Json::parse(small()->tokenizer_json());

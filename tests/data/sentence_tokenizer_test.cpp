@@ -177,6 +177,13 @@ TEST(SentenceTokenizer, RefusesByName) {
   EXPECT_TRUE(contains(sentence_refusal(changed(json, "decoder", nullptr)), "no decoder"));
   EXPECT_TRUE(contains(sentence_refusal(changed(kind("o200k"), "decoder", Json::Object{{"type", "CTC"}})), "decoder \"CTC\""));
   EXPECT_TRUE(contains(of("post_processor", {{"type", "Whatever"}}), "post-processor \"Whatever\""));
+  const auto writes = [&](const char* single) {
+    return of("post_processor",
+              {{"type", "TemplateProcessing"}, {"single", Json::parse(single)}, {"special_tokens", Json::Object{}}});
+  };
+  EXPECT_TRUE(contains(writes("[]"), "writes a text not at all"));
+  EXPECT_TRUE(contains(writes(R"([{"Sequence": {"id": "A"}}, {"Sequence": {"id": "A"}}])"), "writes a text more than once"));
+  EXPECT_TRUE(contains(writes(R"([{"Sequence": {"id": "B"}}])"), "has the text \"B\""));
   EXPECT_TRUE(contains(sentence_refusal(in_model(json, "unk_token", "<none>")), "unk_token contradicts"));
   EXPECT_TRUE(contains(sentence_refusal(in_model(json, "novel", true)), "the key \"novel\""));
   const Json& unigram = kind("unigram-bytes");

@@ -281,6 +281,8 @@ DecodeRule decode_rule(const Json& tokenizer, const std::string& what, bool byte
     if (byte_level) {
       if (type != "ByteLevel") refuse(what, fmt::format("its decoder \"{}\" is not supported behind bytes", type));
       check_keys(*part, what, type, {"add_prefix_space", "trim_offsets", "use_regex"});
+    } else if (type == "ByteLevel") {
+      refuse(what, "its decoder is \"ByteLevel\", but its pre-tokenizer is not: its tokens are of another alphabet than texts");
     } else if (fused || type == "Fuse") {
       add_whole_text(*part, what, rule);
       fused = true;
@@ -324,19 +326,23 @@ std::vector<std::int32_t> front_rule(const Json& tokenizer, const std::string& w
       check_keys(*part, what, type, {"add_prefix_space", "trim_offsets", "use_regex"});
     } else if (type == "TemplateProcessing") {
       check_keys(*part, what, type, {"single", "pair", "special_tokens"});
-      bool text = false;
+      int texts = 0;
       for (const Json& piece : part->at("single").array()) {
         check_keys(piece, what, type, {"Sequence", "SpecialToken"});
         const Json* special = piece.find("SpecialToken");
         if (special == nullptr) {
-          text = true;
+          if (const std::string& id = piece.at("Sequence").at("id").string(); id != "A")
+            refuse(what, fmt::format("its TemplateProcessing for one text has the text {}, which is no \"A\"", Json(id).dump()));
+          ++texts;
           continue;
         }
         const Json& ids = part->at("special_tokens").at(special->at("id").string()).at("ids");
         for (const Json& id : ids.array()) {
-          if (!text) add(id);
+          if (texts == 0) add(id);
         }
       }
+      if (texts != 1)
+        refuse(what, fmt::format("its TemplateProcessing writes a text {}", texts == 0 ? "not at all" : "more than once"));
     } else if (type == "RobertaProcessing" || type == "BertProcessing") {
       check_keys(*part, what, type, {"sep", "cls", "trim_offsets", "add_prefix_space"});
       add(part->at("cls").array().at(1));

@@ -1,8 +1,11 @@
 #include "data/pattern/regex.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace lockstep::data::pattern {
 namespace {
@@ -37,7 +40,9 @@ Regex::Regex(std::string_view pattern) : program_(parse_pattern(pattern)) {
     other_[code] = behind(target(code, instruction)).bytes;
   }
   const Behind start = behind(0);
-  if (start.ends) throw UserError("the pattern matches nothing at all", "use one whose matches have a character");
+  if (start.ends)
+    throw UserError(fmt::format("the pattern {} may match an empty text, which is not supported", Json(pattern).dump()),
+                    "use one whose matches have a character");
   first_ = start.bytes;
 }
 

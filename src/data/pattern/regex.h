@@ -55,7 +55,7 @@ struct MatchScratch {
 
 class Regex {
  public:
-  /// Throws UserError for a pattern that is not known, or matches nothing at all.
+  /// Throws UserError for a pattern that is not known, or may match an empty text.
   explicit Regex(std::string_view pattern);
 
   struct Found {
