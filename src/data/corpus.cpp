@@ -54,7 +54,9 @@ Corpus open_corpus(const io::Path& folder, const CorpusRequest& request, Log& lo
                                 corpus.vocabulary(), corpus.tokenizer->vocabulary()),
                     "prepare the text again with lockstep prepare");
   }
-  if (request.vocabulary) demand_known_ids(corpus.train, *request.vocabulary);
+  for (const TokenFile* file : {&corpus.train, &corpus.val}) {
+    if (request.vocabulary) demand_known_ids(*file, *request.vocabulary);
+  }
   corpus.train_text_bytes = description->find(request.train)->text_bytes;
   corpus.val_text_bytes = description->find("val.bin")->text_bytes;
   corpus.document_end = end_of_documents(*description, *corpus.tokenizer);
@@ -106,10 +108,11 @@ void verify_corpus(const io::Path& folder, std::span<const TokenFile* const> fil
 }
 
 void demand_known_ids(const TokenFile& file, std::int64_t vocabulary) {
-  if (file.format().vocabulary <= vocabulary) return;
+  const std::optional<std::int64_t> id = file.format().vocabulary > vocabulary ? file.id_from(vocabulary) : std::nullopt;
+  if (!id) return;
   throw UserError(
-      fmt::format("{} has tokens of a vocabulary of {}, the model one of {}", file.path(), format_count(file.format().vocabulary),
-                  format_count(vocabulary)),
+      fmt::format("{} has tokens of a vocabulary of {}, the model one of {}: token {} is none of the model's", file.path(),
+                  format_count(file.format().vocabulary), format_count(vocabulary), *id),
       "prepare the text with the tokenizer that the model was trained with, or train a model of the text's vocabulary");
 }
 

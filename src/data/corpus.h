@@ -36,7 +36,7 @@ struct CorpusRequest {
 
 /// Opens val.bin and the training file. Without tokens.json they are what their content says (data/formats/token_layout.h), with
 /// a warning: ids below the vocabulary that is asked for, or GPT-2's. Throws UserError for a missing folder or file, and for
-/// files that contradict their description or data.ids. A description of more ids than the model has is refused, too.
+/// files that contradict their description or data.ids. Ids of a described text that the model does not have are refused, too.
 Corpus open_corpus(const io::Path& folder, const CorpusRequest& request, Log& log);
 /// What open_corpus() found, for ranks that open no file of it; `folder` is where it did.
 std::string tell_corpus(const io::Path& folder, const Corpus& corpus);
@@ -45,7 +45,7 @@ Corpus told_corpus(const io::Path& folder, const std::string& told);
 /// Reads what needs to be read to trust open files of a folder. Described files are read where they are not verified yet
 /// (data/verification.h). All ids of files without a description are read. Throws UserError.
 void verify_corpus(const io::Path& folder, std::span<const TokenFile* const> files, Log& log);
-/// Throws UserError unless a model of `vocabulary` knows all ids that `file` may have.
+/// Throws UserError unless a model of `vocabulary` knows all ids of `file`, which is read where it may have others.
 void demand_known_ids(const TokenFile& file, std::int64_t vocabulary);
 
 /// Throws UserError where an id means another text to the tokenizer of the text `named` than to that of `model`, a folder or

@@ -129,12 +129,15 @@ void TokenFile::refuse_id(std::int64_t first, std::int64_t count) const {
       "the file is damaged, or was made for another vocabulary: prepare the text again");
 }
 
-void TokenFile::check_ids() const {
+std::optional<std::int64_t> TokenFile::id_from(std::int64_t least) const {
   std::vector<std::int32_t> ids;
+  std::int32_t largest = 0;
   for (std::int64_t first = 0; first < tokens(); first += std::ssize(ids)) {
     ids.resize(static_cast<std::size_t>(std::min<std::int64_t>(tokens() - first, 1 << 18)));
     read(first, ids);
+    largest = std::max(largest, std::ranges::max(ids));
   }
+  return largest >= least ? std::optional<std::int64_t>(largest) : std::nullopt;
 }
 
 std::int64_t TokenFile::apply_mask(std::int64_t first, std::span<std::int32_t> targets) const {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,7 +61,9 @@ class TokenFile {
   void read(std::int64_t first, std::span<std::int32_t> ids) const;
 
   /// Reads the whole file; throws UserError as read() does.
-  void check_ids() const;
+  void check_ids() const { static_cast<void>(id_from(format_.vocabulary)); }
+  /// The largest id where there are ids from `least` on. Reads the whole file; throws UserError as read() does.
+  std::optional<std::int64_t> id_from(std::int64_t least) const;
 
   /// Sets those of `targets` that are not taught to -1, and returns how many are left. `targets` are the tokens from `first` on.
   /// Throws UserError with the position of a byte that is neither 0 nor 1.

@@ -30,6 +30,22 @@ TokenizerChoice trained(std::string_view size) {
   return {.kind = TokenizerChoice::Kind::trained, .vocabulary = *vocabulary};
 }
 
+// Other files that a folder has its tokenizer in.
+void demand_json(const io::Path& path) {
+  const std::string end = path.extension().string();
+  const bool folder = io::is_folder(path);
+  if (!folder && end != ".model" && end != ".tiktoken") return;
+  throw UserError(fmt::format("tokenizer \"hf:{}\": {}", path.string(),
+                              folder            ? "the folder has no tokenizer.json"
+                              : end == ".model" ? "a SentencePiece model is not read, but a tokenizer.json"
+                                                : "a list of tiktoken is not read, but a tokenizer.json"),
+                  make_tokenizer_json(folder ? path.string() : io::folder_of(path).string()));
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of_file(const io::Path& file) {
+  return tokenizer_of_gguf(io::parse_gguf(io::FileBytes(file), file.string()).pairs, file.string());
+}
+
 // What the tokenizer.json at `path` says, with what lies beside it.
 std::unique_ptr<Tokenizer> tokenizer_from_json(const Json& json, const std::string& path) {
   if (std::unique_ptr<Tokenizer> plain = plain_tokenizer(json)) return plain;
@@ -72,12 +88,13 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     }
     case TokenizerChoice::Kind::hf: {
       if (!choice.described.is_null()) return make_tokenizer(choice.described);
-      io::Path file = choice.path;
+      const io::Path file = choice.path;
+      if (io::is_gguf(file)) return tokenizer_of_file(file);
       if (io::is_folder(file)) {
-        file /= "tokenizer.json";
-        if (const std::optional<Json> json = tokenizer_json_of(read_tokenizer_files(choice.path)))
-          return tokenizer_from_json(*json, file.string());
+        if (const std::optional<Json> json = tokenizer_json_of(read_tokenizer_files(file)))
+          return tokenizer_from_json(*json, (file / "tokenizer.json").string());
       }
+      demand_json(file);
       return tokenizer_from_json(tokenizer_json_at(file), file.string());
     }
   }
@@ -89,7 +106,7 @@ PublishedTokenizer find_published_tokenizer(const io::Path& folder) {
   const bool gguf = io::is_gguf(folder);
   const TokenizerFiles files = gguf || !io::is_folder(folder) ? TokenizerFiles() : read_tokenizer_files(folder);
   try {
-    if (gguf) return {tokenizer_of_gguf(io::parse_gguf(io::FileBytes(folder), folder.string()).pairs, folder.string()), ""};
+    if (gguf) return {tokenizer_of_file(folder), ""};
     if (const std::optional<Json> json = tokenizer_json_of(files))
       return {tokenizer_from_json(*json, (folder / "tokenizer.json").string()), ""};
   } catch (const UserError& error) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/support.h"
 #include "data/tokenizer_choice.h"
 #include "io/file.h"
 #include "support/temp_folder.h"
@@ -32,10 +33,11 @@ TEST(FolderTokenizer, FilesThatLieApartHaveTheIdsOfTransformers) {
   for (const Json& of : golden.at("folders").array()) {
     SCOPED_TRACE(of.at("kind").string() + " " + of.at("files").dump());
     const TempFolder folder;
-    const bool two = of.at("kind").string() == "two";
-    for (const char* name : {"vocab.json", "merges.txt", "tokenizer.json"}) {
-      if ((std::string(name) != "tokenizer.json") == two) write(folder, name, golden.at(name).string());
+    const std::string& kind = of.at("kind").string();
+    for (const char* name : {"vocab.json", "merges.txt"}) {
+      if (kind == "two") write(folder, name, golden.at(name).string());
     }
+    if (kind != "two") write(folder, "tokenizer.json", golden.at(kind == "marked" ? "marked" : "tokenizer.json").string());
     for (const auto& [name, content] : of.at("files").object()) write(folder, name, content.dump());
     const PublishedTokenizer found = find_published_tokenizer(folder.path());
     ASSERT_TRUE(found.tokenizer) << found.fault;
@@ -50,6 +52,26 @@ TEST(FolderTokenizer, FilesThatLieApartHaveTheIdsOfTransformers) {
   }
 }
 
+TEST(FolderTokenizer, OtherFilesOfTokenizersAreNamed) {
+  const TempFolder folder;
+  const auto said = [&](const char* name) {
+    write(folder, name, "\n\3xyz");
+    return user_error([&] { load_tokenizer(tokenizer_choice("hf:" + io::Path(folder / name).string())); });
+  };
+  EXPECT_NE(said("tokenizer.model").find("a SentencePiece model is not read"), std::string::npos);
+  EXPECT_NE(said("x.tiktoken").find("a list of tiktoken is not read"), std::string::npos);
+  EXPECT_NE(user_error([&] { load_tokenizer(tokenizer_choice("hf:" + folder.path().string())); }).find("has no tokenizer.json"),
+            std::string::npos);
+}
+
+TEST(FolderTokenizer, SpecialTokensThatAreTextAreRefused) {
+  const Json golden = Json::parse(io::read_file("tests/golden/data/folder_tokenizers.json"));
+  const TempFolder folder;
+  write(folder, "tokenizer.json", golden.at("tokenizer.json").string());
+  write(folder, "tokenizer_config.json", R"({"split_special_tokens": true})");
+  EXPECT_NE(find_published_tokenizer(folder.path()).fault.find("\"split_special_tokens\" is true"), std::string::npos);
+}
+
 TEST(FolderTokenizer, TwoFilesOfAnotherClassAreRefusedWithIt) {
   const Json golden = Json::parse(io::read_file("tests/golden/data/folder_tokenizers.json"));
   const TempFolder folder;
@@ -60,15 +82,6 @@ TEST(FolderTokenizer, TwoFilesOfAnotherClassAreRefusedWithIt) {
   write(folder, "tokenizer_config.json", "{}");
   write(folder, "config.json", R"({"model_type": "bart"})");
   EXPECT_NE(find_published_tokenizer(folder.path()).fault.find("of a tokenizer of bart"), std::string::npos);
-}
-
-TEST(FolderTokenizer, ATokenOfNoVocabularyIsNotAddedWithoutAnId) {
-  const Json golden = Json::parse(io::read_file("tests/golden/data/folder_tokenizers.json"));
-  const TempFolder folder;
-  write(folder, "tokenizer.json", golden.at("tokenizer.json").string());
-  const std::string alone = find_published_tokenizer(folder.path()).tokenizer->describe().dump();
-  write(folder, "tokenizer_config.json", R"({"pad_token": "[PAD]", "additional_special_tokens": ["<new>"]})");
-  EXPECT_EQ(find_published_tokenizer(folder.path()).tokenizer->describe().dump(), alone);
 }
 
 }  // namespace

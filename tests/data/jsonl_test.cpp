@@ -152,7 +152,7 @@ TEST(Jsonl, DocumentsEndWithTheTokenThatTheTokenizersConfigNames) {
     return shown(folder, "val").substr(2);
   };
   EXPECT_EQ(ends("<|im_end|>", "<|im_end|>"), "<|im_end|>");
-  EXPECT_EQ(ends("<|im_end|>", "nothing"), "\n") << "the vocabulary does not have it";
+  EXPECT_EQ(ends("<|im_end|>", "nothing"), "nothing") << "a new token, as transformers has it";
   EXPECT_EQ(ends("<|endoftext |>", "q"), "q");
   EXPECT_EQ(ends("</s>", "q"), "q");
   EXPECT_EQ(shown(folder, "train"), "AB AB cd cdqab abq");

@@ -14,6 +14,7 @@
 #include "data/chat/answer_pair.h"
 #include "data/prepare/encoded_part.h"
 #include "data/text/scan.h"
+#include "io/gguf.h"
 
 namespace lockstep::data {
 namespace {
@@ -49,7 +50,8 @@ void refuse_options_of_pairs(const PrepareOptions& options) {
 // The texts of the model whose tokenizer it is: a published one's lie beside it.
 ModelTexts model_texts(const TokenizerChoice& choice) {
   if (!choice.described.is_null() || choice.path.empty()) return choice.texts;
-  return texts_of(io::is_folder(choice.path) ? io::Path(choice.path) : io::folder_of(choice.path));
+  const io::Path path = choice.path;
+  return texts_of(io::is_folder(path) || io::is_gguf(path) ? path : io::folder_of(path));
 }
 
 // Documents end with what tokenizer_config.json calls eos_token, as trl has it (trainer/sft_trainer.py, _tokenize). Templates
