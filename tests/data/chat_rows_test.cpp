@@ -46,7 +46,7 @@ TEST(ChatRows, BecomeMessages) {
       messages_of(R"({"prompt": [{"role": "user", "content": "Hi"}], "completion": [{"role": "assistant", "content": "Yes"}]})"),
       both);
   EXPECT_EQ(messages_of(R"({"instruction": "Add.", "input": "1 2", "output": "3", "system": "S"})"),
-            R"([{"role":"system","content":"S"},{"role":"user","content":"Add.\n\n1 2"},{"role":"assistant","content":"3"}])");
+            R"([{"role":"system","content":"S"},{"role":"user","content":"Add.\n1 2"},{"role":"assistant","content":"3"}])");
   EXPECT_EQ(messages_of(R"({"conversations": [{"from": "observation", "value": "{}"}], "system": "S"})"),
             R"([{"role":"system","content":"S"},{"role":"tool","content":"{}"}])");
   EXPECT_EQ(

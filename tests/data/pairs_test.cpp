@@ -93,7 +93,7 @@ TEST(Pairs, FormsOfOthersAreTheSamePairs) {
   more.prepare(R"({"system": "S", "instruction": "Add.", "input": "1 2", "chosen": "3", "rejected": "4"})"
                "\n" +
                alpaca("A", "B"));
-  EXPECT_TRUE(more.part("train").text.starts_with("<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nAdd.\n\n1 2<|im_end|>\n"));
+  EXPECT_TRUE(more.part("train").text.starts_with("<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nAdd.\n1 2<|im_end|>\n"));
   more.prepare(R"({"chosen": "\n\nHuman: a\n\nAssistant: b\n\nHuman: c\nd\n\nAssistant: e", )"
                R"("rejected": "\n\nHuman: a\n\nAssistant: b\n\nHuman: c\nd\n\nAssistant:"})"
                "\n" +

@@ -138,7 +138,7 @@ class RowReader {
     std::string content = text(object_.find(key), fmt::format("\"{}\"", key));
     if (const Json* more = more_key.empty() ? nullptr : object_.find(more_key); more != nullptr && !more->is_null()) {
       const std::string& rest = text(more, fmt::format("\"{}\"", more_key));
-      if (!rest.empty()) content += (content.empty() ? "" : "\n\n") + rest;
+      if (!rest.empty()) content += (content.empty() ? "" : "\n") + rest;
     }
     if (content.empty() && role == "system") return;
     messages.emplace_back(Json::Object{{"role", role}, {"content", std::move(content)}});
