@@ -174,7 +174,7 @@ bool has_variable(const data::Conversation& chat, std::string_view name) {
   return std::ranges::find(chat.variables, name, &Json::Object::value_type::first) != chat.variables.end();
 }
 
-/// The rest of a conversation is written as the template has it: what the template would leave out is refused.
+/// What the template would leave out of a conversation is refused.
 void refuse_what_is_not_written(const data::Conversation& chat, const data::ChatTemplate& writes) {
   const auto refuse = [&](const char* name, const char* parameter) {
     throw ApiError(400, fmt::format("'{}': the chat template {} does not write them: leave them out", name, writes.name()),
@@ -184,11 +184,10 @@ void refuse_what_is_not_written(const data::Conversation& chat, const data::Chat
     if (has_variable(chat, name) && !writes.mentions(name)) refuse(name, name);
   }
   for (const Json& message : chat.messages) {
-    if (!data::called_by(message).empty() && !writes.mentions("tool_calls"))
-      refuse(message.find("function_call") != nullptr ? "function_call" : "tool_calls", "messages");
-    for (const char* name : {"refusal", "audio"}) {
+    const char* const calls = message.find("function_call") != nullptr ? "function_call" : "tool_calls";
+    if (!data::called_by(message).empty() && !writes.mentions("tool_calls")) refuse(calls, "messages");
+    for (const char* name : {"refusal", "audio"})
       if (data::member_of(message, name) != nullptr && !writes.mentions(name)) refuse(name, "messages");
-    }
   }
 }
 
