@@ -77,6 +77,7 @@ void Trainer::run_to_end() {
     if (cause != StopCause::none) stop(cause);
     // A stop before the first step leaves the folder to the same command.
     if (!end_.diverged && (!end_.stopped || state_.step > 0)) save();
+    if (!end_.diverged && !end_.stopped && saved_ != state_.step) end_diverged("its last losses or gradients are not finite");
     finish_save();
     if (copies_) copies_->remove();
   }

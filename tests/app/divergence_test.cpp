@@ -39,6 +39,15 @@ TEST_F(DivergedRun, EndsWithAnExitCodeOfItsOwnAndNamesTheGradient) {
   }
 }
 
+// As train.max_skipped does not come about.
+TEST_F(DivergedRun, ByItsLengthToo) {
+  const Outcome outcome = lockstep(words("a", too_fast({"train.max_iters=6"})));
+  EXPECT_EQ(outcome.code, kDiverged) << outcome.err;
+  EXPECT_NE(outcome.err.find("the run has diverged at step 6: its last losses or gradients are not finite"), std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(outcome.out.find("Try next:"), std::string::npos);
+}
+
 TEST_F(DivergedRun, WithParameterServersToo) {
   for (const std::string mode : {"gradients", "weights", "async"}) {
     const Outcome outcome = lockstep(words(
