@@ -214,6 +214,13 @@ TEST_F(GgufCommand, RefusesAndLeavesNothingBehind) {
   convert("run", "model.gguf");
   refused({"convert", at("run"), at("model.gguf")}, "there is something of that name already");
   std::string damaged = file("model.gguf");
+  const std::string key = "llama.attention.head_count_kv";
+  std::string other = damaged;
+  other[other.find(key) + key.size() + 4] = 1;  // behind its type
+  io::replace_file(folder_ / "other.gguf", other);
+  refused({"generate", "--model", at("other.gguf")},
+          "the tensor \"blk.0.attn_k.weight\" has the shape [16, 16], but by its keys");
+  refused({"generate", "--model", at("other.gguf")}, "take another copy of the file");
   io::replace_file(folder_ / "short.gguf", damaged.substr(0, damaged.size() / 2));
   for (const char* command : {"eval", "generate"}) refused({command, "--model", at("short.gguf")}, "short.gguf: ");
   refused({"convert", at("short.gguf"), at("folder")}, "truncated");

@@ -38,6 +38,7 @@ class Folder {
 
   const io::Path& path() const { return path_; }  ///< the folder; for a GGUF file, its own path
   const Json& config() const { return config_; }
+  bool is_gguf() const { return gguf_; }
   /// The file that says what config() has: config.json's path, or a GGUF file's.
   std::string config_path() const { return gguf_ ? path_.string() : (path_ / config_file).string(); }
   /// What a GGUF file has in place of a folder's other files: texts by the names of these files.

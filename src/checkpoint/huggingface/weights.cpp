@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "arch/gguf.h"
 #include "base/error.h"
 #include "checkpoint/huggingface/adapter.h"
 #include "checkpoint/not_finite.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::string_view another_copy = "take another copy of the model: no text can be read with this one";
 constexpr std::string_view another_config = "take the config.json and the weights of one and the same model";
+constexpr const char* another_file = "take another copy of the file, or the model from its Hugging Face folder";
 
 std::vector<std::int64_t> extents_of(const Shape& shape) {
   std::vector<std::int64_t> extents;
@@ -45,9 +47,47 @@ bool same_bytes(const Folder::Stored& a, const Folder::Stored& b) {
   return true;
 }
 
+/// A text about a GGUF file with its own names of the keys and tensors in quotes.
+std::string in_file_words(const arch::gguf::Architecture& architecture, std::string_view text) {
+  std::string said;
+  bool quoted = false;
+  for (std::size_t at = 0; at <= text.size(); quoted = !quoted) {
+    const std::size_t end = std::min(text.find('"', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    const auto key = std::ranges::find(architecture.keys, word, &arch::gguf::Architecture::Key::config);
+    const auto tensor = architecture.gguf_name(word);
+    if (quoted && key != architecture.keys.end()) {
+      said += fmt::format("{}.{}", architecture.name, key->gguf);
+    } else {
+      said += quoted && tensor ? tensor->name : std::string(word);
+    }
+    if (end < text.size()) said += '"';
+    at = end + 1;
+  }
+  return said;
+}
+
+/// What call() gives. What it refuses of a GGUF file is said in the file's words, not in those of a config.json.
+template <class Call>
+auto told_of(const Folder& folder, const Call& call) {
+  try {
+    return call();
+  } catch (const UserError& error) {
+    if (!folder.is_gguf()) throw;
+    const arch::gguf::Architecture& architecture = arch::gguf::architecture_of_config(folder.config(), folder.config_path());
+    std::vector<Problem> problems = error.problems();
+    for (Problem& problem : problems) {
+      problem.message = in_file_words(architecture, problem.message);
+      if (problem.remedy.find(config_file) != std::string::npos) problem.remedy = another_file;
+    }
+    throw UserError(std::move(problems));
+  }
+}
+
 }  // namespace
 
-Weights::Weights(const io::Path& path) : folder_(path), model_(names::model_from_json(folder_.config(), folder_.config_path())) {
+Weights::Weights(const io::Path& path)
+    : folder_(path), model_(told_of(folder_, [&] { return names::model_from_json(folder_.config(), folder_.config_path()); })) {
   if (model_.family == names::Family::rasbt && folder_.find("trf_blocks.0.att.qkv.weight") != nullptr)
     model_.family = names::Family::rasbt_fused;
   if (io::exists(folder_.path() / adapter_config_file)) {
@@ -57,7 +97,7 @@ Weights::Weights(const io::Path& path) : folder_(path), model_(names::model_from
   }
   settle_head();
   table_ = names::tensor_table(model_.config, model_.family);
-  match_tensors();
+  told_of(folder_, [&] { match_tensors(); });
 }
 
 /// A model that was saved without its head lacks the prefix.
