@@ -100,7 +100,8 @@ bool parse(const Arguments& arguments, Options& options) {
   line.option("--tokenizer", options.tokenizer, "NAME",
               "char, byte, gpt2:FOLDER, hf:FILE or bpe:SIZE. 'char': a token is a character, the vocabulary comes from the text, "
               "which must be UTF-8. 'byte': a token is one of 256 bytes. 'gpt2': GPT-2's BPE, from the folder of encoder.json "
-              "and vocab.bpe. 'hf': the BPE or Unigram of a tokenizer.json, of its folder, or of a GGUF file (GPT-2, Llama, Qwen, Gemma). 'bpe': "
+              "and vocab.bpe. 'hf': the BPE or Unigram of a tokenizer.json, of its folder, or of a GGUF file (GPT-2, Llama, "
+              "Qwen, Gemma). 'bpe': "
               "a BPE of so many tokens, trained on the text and kept as tokenizer.json");
   line.choice("--format", options.format, {"auto", "text", "jsonl"},
               "what INPUT holds; auto: rows where names end in .jsonl, or a .json begins with them; else text");
