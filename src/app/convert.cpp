@@ -35,7 +35,8 @@ struct ConvertOptions {
   std::string from, to;
   std::string type = "auto", gguf_type = "auto";
   std::string checkpoint = "best";
-  std::int64_t shard_megabytes = 5000, threads = 0;
+  std::optional<std::int64_t> shard_megabytes;
+  std::int64_t threads = 0;
   bool merge = false;
 
   bool to_gguf() const { return lower(io::Path(to).extension().string()) == ".gguf"; }
@@ -62,7 +63,8 @@ bool parse(const Arguments& arguments, ConvertOptions& options) {
   line.option("--checkpoint", options.checkpoint, "best|last|STEP", "of a run");
   line.flag("--merge", options.merge,
             "add a run's adapters to the matrices that they are beside, in fp32; without it they become a folder for PEFT");
-  line.option("--shard-size", options.shard_megabytes, "MB", "weights go to several files of at most so many million bytes");
+  line.option("--shard-size", options.shard_megabytes, "MB",
+              "weights of a Hugging Face model go to several files of at most so many million bytes; 5000 without it");
   line.option("--threads", options.threads, "N", "threads that convert; 0: every core");
   line.note(
       "Weights are moved in pieces: memory does not grow with the model. A tokenizer.json is taken along, both ways. TO appears "
@@ -76,9 +78,11 @@ bool parse(const Arguments& arguments, ConvertOptions& options) {
       "generate, eval and train.init_from read Hugging Face folders and GGUF files as they are, too.");
   if (!line.parse(arguments)) return false;
   std::vector<Problem> problems;
-  if (options.shard_megabytes < 1) {
+  if (options.shard_megabytes && *options.shard_megabytes < 1) {
     problems.push_back(
-        {fmt::format("--shard-size {}: must be at least 1", options.shard_megabytes), "--shard-size 5000 is the usual one"});
+        {fmt::format("--shard-size {}: must be at least 1", *options.shard_megabytes), "--shard-size 5000 is the usual one"});
+  } else if (options.shard_megabytes && options.to_gguf()) {
+    problems.push_back({fmt::format("--shard-size {}: a GGUF file is written whole", *options.shard_megabytes), "leave it out"});
   }
   if (options.threads < 0 || options.threads > Team::most_threads) {
     problems.push_back(
@@ -118,8 +122,14 @@ void demand_place(const std::string& to) {
 
 void to_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
   const double started = now_seconds();
+  std::vector<Problem> problems;
   if (options.type == "fp16")
-    throw UserError("--dtype fp16: a checkpoint is fp32 or bf16", "leave it out: fp32 holds fp16 exactly");
+    problems.push_back({"--dtype fp16: a checkpoint is fp32 or bf16", "leave it out: fp32 holds fp16 exactly"});
+  if (options.shard_megabytes)
+    problems.push_back({fmt::format("--shard-size {}: {} becomes a checkpoint, which has files of its own",
+                                    *options.shard_megabytes, options.from),
+                        "leave it out"});
+  if (!problems.empty()) throw UserError(std::move(problems));
   demand_place(options.to);
   const huggingface::Weights weights(options.from);
   for (const std::string& warning : weights.warnings()) log.warning(warning);
@@ -141,6 +151,9 @@ checkpoint::Choice checkpoint_of(const ConvertOptions& options, Log& log) {
 void to_adapter(const ConvertOptions& options, const checkpoint::Reader& reader, const arch::ModelConfig& model, double started) {
   if (options.type != "auto")
     throw UserError(fmt::format("--dtype {}: adapters are written in fp32", options.type), "leave it out, or take --merge too");
+  if (options.shard_megabytes)
+    throw UserError(fmt::format("--shard-size {}: adapters are one file", *options.shard_megabytes),
+                    "leave it out, or take --merge too");
   const std::string base = origin_of(reader.manifest().run);
   const std::uint64_t bytes = huggingface::export_adapter(reader, options.to, base);
   fmt::print("converted the adapters of {} to {}: {} parameters, {}, in {}\n", visible(options.from), visible(options.to),
@@ -163,7 +176,7 @@ void from_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
   model.adapter = {};
   huggingface::ExportOptions wanted = published_extras(reader.manifest().run);
   wanted.type = type_of(options.type);
-  wanted.shard_bytes = static_cast<std::uint64_t>(options.shard_megabytes) * 1'000'000;
+  wanted.shard_bytes = static_cast<std::uint64_t>(options.shard_megabytes.value_or(5000)) * 1'000'000;
   const huggingface::ExportReport written = huggingface::export_model(reader, options.to, wanted, team);
   report(options, model, written.bytes,
          fmt::format(" of {} in {} file{}", huggingface::stored_name(written.type), written.files, written.files == 1 ? "" : "s"),
@@ -208,9 +221,20 @@ void to_gguf(const ConvertOptions& options, Team& team, Log& log) {
   report(options, model, written.bytes, fmt::format(" of {}", huggingface::stored_name(written.type)), started);
 }
 
+/// What says something of a run alone, where `from` is none.
+void demand_run(const ConvertOptions& options) {
+  std::vector<Problem> problems;
+  if (options.merge) problems.push_back({fmt::format("--merge: {} has no adapters of a run", options.from), "leave it out"});
+  if (options.checkpoint != "best")
+    problems.push_back({fmt::format("--checkpoint {}: {} is no run", options.checkpoint, options.from), "leave it out"});
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
 int run(const Arguments& arguments) {
   ConvertOptions options;
   if (!parse(arguments, options)) return 0;
+  const bool published = huggingface::is_published(options.from);
+  if (published) demand_run(options);
   Log log(stderr, Level::warning);
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   Team team(static_cast<int>(options.threads > 0 ? options.threads : cores));
@@ -218,7 +242,7 @@ int run(const Arguments& arguments) {
     to_gguf(options, team, log);
     return 0;
   }
-  huggingface::is_published(options.from) ? to_checkpoint(options, team, log) : from_checkpoint(options, team, log);
+  published ? to_checkpoint(options, team, log) : from_checkpoint(options, team, log);
   return 0;
 }
 

@@ -329,6 +329,11 @@ TEST_F(HuggingFace, RefusesAndLeavesNothingBehind) {
   refused({"convert", at("model"), at("data")}, "there is something of that name already");
   refused({"convert", golden("llama"), at("other"), "--dtype", "fp16"}, "--dtype fp16: a checkpoint is fp32 or bf16");
   refused({"convert", golden("llama"), at("other"), "--shard-size", "0"}, "--shard-size 0");
+  refused({"convert", golden("llama"), at("other"), "--shard-size", "1"}, "becomes a checkpoint, which has files of its own");
+  refused({"convert", golden("llama"), at("other.gguf"), "--shard-size", "1"}, "--shard-size 1: a GGUF file is written whole");
+  refused({"convert", golden("llama"), at("other"), "--merge"}, "has no adapters of a run");
+  refused({"convert", golden("llama"), at("other"), "--checkpoint", "last"},
+          "--checkpoint last: " + golden("llama") + " is no run");
   refused({"convert", golden("llama"), at("other"), "--threads", "-1"}, "--threads -1");
   refused({"convert", at("nowhere"), at("other")}, "there is no such folder");
   refused({"convert", golden("llama")}, "TO is missing");
