@@ -105,6 +105,12 @@ TEST_F(TextOfModel, HasTheModelsTokenizerInAFolderOfItsOwn) {
   EXPECT_EQ(prepared().size(), 3);
 }
 
+TEST_F(TextOfModel, AFileOfWeightsHasItsTokenizerBesideIt) {
+  const Outcome outcome = train("other.txt", at("hf/model.safetensors"), "from_file");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("vocabulary 280"), std::string::npos) << outcome.out;
+}
+
 // The template decides on the tokens, so each has a folder of its own.
 TEST_F(TextOfModel, ConversationsAreWrittenByTheTemplateThatTheModelCarries) {
   const auto templ = [](const std::string& mark) {

@@ -16,6 +16,7 @@
 #include "data/text/look.h"
 #include "data/token_description.h"
 #include "io/file.h"
+#include "io/gguf.h"
 #include "io/sha256.h"
 
 namespace lockstep::app {
@@ -118,9 +119,11 @@ std::vector<std::string> data_settings(const std::string& data, const std::vecto
 std::optional<data::TokenizerChoice> model_tokenizer(const RunConfig& config) {
   const std::string& from = config.train.init_from.text;
   if (settings::starts_from_published(config)) {
-    const data::PublishedTokenizer found = data::find_published_tokenizer(from);
+    // A .safetensors file has its tokenizer beside it.
+    const io::Path model = io::is_folder(from) || io::is_gguf(from) ? io::Path(from) : io::folder_of(from);
+    const data::PublishedTokenizer found = data::find_published_tokenizer(model);
     if (!found.tokenizer) refuse_unknown_tokenizer(config, found.fault);
-    return choice_of(found.tokenizer->describe(), data::texts_of(from), io::is_folder(from) ? from : "");
+    return choice_of(found.tokenizer->describe(), data::texts_of(model), io::is_folder(model) ? model.string() : "");
   }
   const bool begins = starts_from_folder(config);
   const std::string run = begins ? from : run_folder(config, "");
