@@ -108,10 +108,8 @@ StopCause Trainer::take_steps() {
     if (evaluates || samples) evaluate_and_sample(evaluates, samples);
     Save wanted = Save::none;
     const StopCause cause = agree(wanted);
-    if (cause == StopCause::none) {  // else the run's end saves
-      if (wanted == Save::copy) copy();
-      if (wanted == Save::checkpoint || (state_.step > 0 && due(options_.checkpoint_interval))) save();
-    }
+    if (state_.step > 0 && due(options_.checkpoint_interval)) wanted = Save::checkpoint;
+    if (cause == StopCause::none) save(wanted);  // else the run's end saves
     if (cause == StopCause::diverged) end_diverged(fmt::format("{} steps in a row were left out", options_.max_skipped));
     const bool ended = end_.diverged || state_.step >= options_.max_iters;
     if (ended || cause != StopCause::none) {
@@ -287,6 +285,11 @@ void Trainer::copy() {
   copies_->begin(state_, options_.run, options_.folder / checkpoint::checkpoints_folder / checkpoint::folder_name(*durable_));
   saved_at_ = now_seconds();
   tell(&RunListener::spent, "copy", begun);
+}
+
+void Trainer::save(Save wanted) {
+  if (wanted == Save::copy) copy();
+  if (wanted == Save::checkpoint) save();
 }
 
 void Trainer::save() {

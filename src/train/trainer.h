@@ -114,6 +114,7 @@ class Trainer {
   /// Saves the last step where the run's folder is now; nothing where it was removed. Collective.
   void save_elsewhere();
   enum class Save : std::uint8_t { none, copy, checkpoint };
+  void save(Save wanted);
   /// What the ranks agree to do now: a cause to leave, or a save.
   StopCause agree(Save& save);
   /// Goes on with saves beside steps. `busy`, `copying`: a rank has to wait for the checkpoint, or for the copy. Collective.
