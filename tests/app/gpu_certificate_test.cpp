@@ -6,6 +6,7 @@
 #include "app/cli/commands.h"
 #include "app/gpu/certificate.h"
 #include "app/train_command.h"
+#include "base/error.h"
 #include "device/cuda/cuda_runtime.h"
 
 namespace lockstep::app {

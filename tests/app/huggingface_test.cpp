@@ -333,7 +333,7 @@ TEST_F(HuggingFace, RefusesAndLeavesNothingBehind) {
   refused({"convert", golden("llama"), at("other.gguf"), "--shard-size", "1"}, "--shard-size 1: a GGUF file is written whole");
   refused({"convert", golden("llama"), at("other"), "--merge"}, "has no adapters of a run");
   refused({"convert", golden("llama"), at("other"), "--checkpoint", "last"},
-          "--checkpoint last: " + golden("llama") + " is no run");
+          "--checkpoint last: " + golden("llama").string() + " is no run");
   refused({"convert", golden("llama"), at("other"), "--threads", "-1"}, "--threads -1");
   refused({"convert", at("nowhere"), at("other")}, "there is no such folder");
   refused({"convert", golden("llama")}, "TO is missing");
