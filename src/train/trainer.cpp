@@ -109,7 +109,7 @@ StopCause Trainer::take_steps() {
     Save wanted = Save::none;
     const StopCause cause = agree(wanted);
     if (state_.step > 0 && due(options_.checkpoint_interval)) wanted = Save::checkpoint;
-    if (cause == StopCause::none) save(wanted);  // else the run's end saves
+    if (cause == StopCause::none || state_.step == 0) save(wanted);  // else the run's end saves
     if (cause == StopCause::diverged) end_diverged(fmt::format("{} steps in a row were left out", options_.max_skipped));
     const bool ended = end_.diverged || state_.step >= options_.max_iters;
     if (ended || cause != StopCause::none) {
