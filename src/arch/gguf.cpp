@@ -259,12 +259,17 @@ void set_tokens(const Json& pairs, Json& config) {
   if (!ends.empty()) config.set("eos_token_id", ends.size() == 1 ? ends.front() : Json(std::move(ends)));
 }
 
-/// A list with a number a layer, where all layers have the same one, as that number.
-const Json& one_of_layers(const Json& value, const Json& pairs, std::string_view start) {
+/// A list with a number a layer, where all layers have the same one, as that number. Null stays null.
+const Json* one_of_layers(const Json* value, const Json& pairs, std::string_view start) {
   const Json* layers = pairs.find(fmt::format("{}block_count", start));
-  if (!value.is_array() || layers == nullptr || layers->dump() != std::to_string(value.array().size())) return value;
-  const Json& first = value.array().front();
-  return std::ranges::all_of(value.array(), [&](const Json& one) { return one.dump() == first.dump(); }) ? first : value;
+  if (value == nullptr || !value->is_array() || value->array().empty() || layers == nullptr) return value;
+  const Json& first = value->array().front();
+  const bool alike = std::ranges::all_of(value->array(), [&](const Json& one) { return one.dump() == first.dump(); });
+  return alike && layers->dump() == std::to_string(value->array().size()) ? &first : value;
+}
+
+const char* remedy_for_no_number(const Json& value) {
+  return value.is_array() ? "models whose layers differ are not read" : "give a complete file of a language model";
 }
 
 /// A value of a key that says that its part is not there.
@@ -357,18 +362,16 @@ Json config_of(const Json& pairs, const TensorFacts& tensors, std::string_view w
   Json config(Json::Object{{"model_type", architecture.model_type}});
   const std::string start = fmt::format("{}.", architecture.name);
   for (const Key& key : architecture.keys) {
-    const Json* found = pairs.find(start + std::string(key.gguf));
-    const Json* value = found != nullptr ? &one_of_layers(*found, pairs, start) : nullptr;
-    const Json* before = config.find(key.config);
+    const Json* value = one_of_layers(pairs.find(start + std::string(key.gguf)), pairs, start);
     if (value == nullptr) {
       if (key.required) refuse(fmt::format("\"{}{}\" is missing", start, key.gguf), "give a complete file of a language model");
     } else if (!value->is_number()) {
       refuse(fmt::format("\"{}{}\" is {}, but must be a number", start, key.gguf, value->dump().substr(0, 80)),
-             value->is_array() ? "models whose layers differ are not read" : "give a complete file of a language model");
+             remedy_for_no_number(*value));
     } else if (!(value->number() > 0 || (value->number() == 0 && may_be_zero(architecture, key)))) {
       refuse(fmt::format("\"{}{}\" is {}, but must be above 0", start, key.gguf, huggingface::shown(*value)),
              "take the model from its Hugging Face folder");
-    } else if (before != nullptr && before->number() != value->number()) {
+    } else if (const Json* before = config.find(key.config); before != nullptr && before->number() != value->number()) {
       refuse(fmt::format("\"{}{}\" is {} where {} is needed", start, key.gguf, value->dump(), before->dump()),
              "heads of one size, turned as a whole, are read");
     } else {

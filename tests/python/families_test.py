@@ -103,7 +103,7 @@ def make(kind, more):
 
 
 # One step of gradient descent is the gradient; so long a step leaves little of the weights' own rounding.
-STEP = 1024.0
+STEP = 64.0
 TRAINING = ("train.max_iters=1", "optimizer.name=sgd", "optimizer.momentum=0", "optimizer.weight_decay=0",
             f"optimizer.learning_rate={STEP}", "optimizer.schedule=cosine", "train.warmup_iters=0", "optimizer.grad_clip=0",
             "data.order=partition", "data.ids=uint16", f"model.block_size={LENGTH}")

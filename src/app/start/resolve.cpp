@@ -351,10 +351,7 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   const Names asked = asked_for(resolved.config, unsaid, layers);
   settle_precision(resolved.config.train, asked, problems);
   if (layers.deepspeed) append(problems, take_deepspeed(resolved, *layers.deepspeed, sources.ranks));
-  if (sources.ranks) {
-    append(problems, app::settle_tokens(resolved.config, asked.contains("optimizer.gas"),
-                                        app::replicas_of(resolved.config, *sources.ranks)));
-  }
+  if (sources.ranks) append(problems, app::settle_tokens(resolved.config, asked.contains("optimizer.gas"), *sources.ranks));
   if (!layers.own.empty()) append(problems, check_kept_schedule(resolved.config, io::folder_of(layers.own)));
   append(problems, check_warmup(resolved.config, layers.settings));
   append(problems, app::check(resolved.config));

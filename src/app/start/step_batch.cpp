@@ -54,9 +54,9 @@ std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choi
   return problems;
 }
 
-std::vector<Problem> settle_tokens(RunConfig& config, bool gas_is_given, std::int64_t replicas) {
+std::vector<Problem> settle_tokens(RunConfig& config, bool gas_is_given, std::int64_t ranks) {
   if (!config.train.tokens_per_step) return {};
-  const std::int64_t wanted = *config.train.tokens_per_step;
+  const std::int64_t wanted = *config.train.tokens_per_step, replicas = replicas_of(config, ranks);
   const auto each = product_of({config.model.batch_size, config.model.block_size, replicas});
   if (!each) return {};  // refused as a step that cannot be counted
   if (const std::int64_t below = wanted / *each * *each; wanted != below) {

@@ -17,8 +17,8 @@ std::vector<Problem> keep_global_batch(RunConfig& config, std::int64_t kept, std
 /// The same with the samples of a step that the checkpoint's run took. The log is told of a change.
 std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log);
 
-/// Makes optimizer.gas of train.tokens_per_step, where that is given: a step's tokens are micro-batches of all replicas. Returns
-/// why that cannot be.
-std::vector<Problem> settle_tokens(RunConfig& config, bool gas_is_given, std::int64_t replicas);
+/// Makes optimizer.gas of train.tokens_per_step, where that is given: a step's tokens are micro-batches of all replicas among the
+/// `ranks`. Returns why that cannot be.
+std::vector<Problem> settle_tokens(RunConfig& config, bool gas_is_given, std::int64_t ranks);
 
 }  // namespace lockstep::app

@@ -313,6 +313,31 @@ std::string DecodeRule::bytes(std::string_view token, bool first) const {
   return byte < 256 ? std::string(1, static_cast<char>(static_cast<unsigned char>(byte))) : text;
 }
 
+namespace {
+
+/// The ids that a TemplateProcessing puts before a text, which it has to write once.
+std::vector<const Json*> ids_of_template(const Json& part, const std::string& what) {
+  std::vector<const Json*> ids;
+  int texts = 0;
+  for (const Json& piece : part.at("single").array()) {
+    check_keys(piece, what, "TemplateProcessing", {"Sequence", "SpecialToken"});
+    if (const Json* special = piece.find("SpecialToken")) {
+      const Json& token = part.at("special_tokens").at(special->at("id").string());
+      for (const Json& id : token.at("ids").array())
+        if (texts == 0) ids.push_back(&id);
+      continue;
+    }
+    if (const std::string& id = piece.at("Sequence").at("id").string(); id != "A")
+      refuse(what, fmt::format("its TemplateProcessing for one text has the text {}, which is no \"A\"", Json(id).dump()));
+    ++texts;
+  }
+  if (texts != 1)
+    refuse(what, fmt::format("its TemplateProcessing writes a text {}", texts == 0 ? "not at all" : "more than once"));
+  return ids;
+}
+
+}  // namespace
+
 std::vector<std::int32_t> front_rule(const Json& tokenizer, const std::string& what, std::int64_t vocabulary) {
   std::vector<std::int32_t> front;
   const auto add = [&](const Json& id) {
@@ -326,23 +351,7 @@ std::vector<std::int32_t> front_rule(const Json& tokenizer, const std::string& w
       check_keys(*part, what, type, {"add_prefix_space", "trim_offsets", "use_regex"});
     } else if (type == "TemplateProcessing") {
       check_keys(*part, what, type, {"single", "pair", "special_tokens"});
-      int texts = 0;
-      for (const Json& piece : part->at("single").array()) {
-        check_keys(piece, what, type, {"Sequence", "SpecialToken"});
-        const Json* special = piece.find("SpecialToken");
-        if (special == nullptr) {
-          if (const std::string& id = piece.at("Sequence").at("id").string(); id != "A")
-            refuse(what, fmt::format("its TemplateProcessing for one text has the text {}, which is no \"A\"", Json(id).dump()));
-          ++texts;
-          continue;
-        }
-        const Json& ids = part->at("special_tokens").at(special->at("id").string()).at("ids");
-        for (const Json& id : ids.array()) {
-          if (texts == 0) add(id);
-        }
-      }
-      if (texts != 1)
-        refuse(what, fmt::format("its TemplateProcessing writes a text {}", texts == 0 ? "not at all" : "more than once"));
+      for (const Json* id : ids_of_template(*part, what)) add(*id);
     } else if (type == "RobertaProcessing" || type == "BertProcessing") {
       check_keys(*part, what, type, {"sep", "cls", "trim_offsets", "add_prefix_space"});
       add(part->at("cls").array().at(1));

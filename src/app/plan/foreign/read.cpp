@@ -108,6 +108,14 @@ std::int64_t replicas_of(const RunConfig& config, const Options& options, std::i
                   fmt::format("--gpus {}", round_up(ranks, of_model)));
 }
 
+/// How often a step of `batch` samples has `unit` of them.
+std::int64_t each_of(const Options& options, std::int64_t batch, std::int64_t unit) {
+  if (batch / unit <= layout::most_gas) return batch / unit;
+  throw UserError(fmt::format("{}: {} samples of a step are {} x {}: at most {} x", options.file, batch, batch / unit, unit,
+                              layout::most_gas),
+                  "--global-batch N says fewer");
+}
+
 /// Ranks with different samples, micro-batches and their samples, which follow from each other. Returns the samples of a step.
 std::int64_t settle(RunConfig& config, const Options& options, const ForeignJob& job, std::int64_t ranks) {
   const std::int64_t replicas = replicas_of(config, options, ranks);
@@ -128,12 +136,7 @@ std::int64_t settle(RunConfig& config, const Options& options, const ForeignJob&
                                 has_steps && has_samples ? fmt::format(" x {} micro-batches", steps) : ""),
                     fmt::format("--global-batch {}", round_up(*batch, unit * (has_samples && has_steps ? steps : 1))));
   }
-  if (*batch / unit > layout::most_gas) {
-    throw UserError(fmt::format("{}: {} samples of a step are {} {} of each of {} ranks: at most {}", options.file, *batch,
-                                *batch / unit, has_samples ? "micro-batches" : "samples", replicas, layout::most_gas),
-                    "--global-batch N says fewer");
-  }
-  (has_samples ? steps : samples) = *batch / unit;
+  (has_samples ? steps : samples) = each_of(options, *batch, unit);
   return *batch;
 }
 
