@@ -17,13 +17,13 @@ double progress(std::int64_t it, std::int64_t begin, std::int64_t end) {
   return std::clamp(static_cast<double>(it - begin) / static_cast<double>(end - begin), 0.0, 1.0);
 }
 
-// A share has no exact double: 0.29 of 100 would be a little less than 29.
-std::int64_t decaying_iterations(double share, std::int64_t max_iters) {
-  constexpr double ulps = 1 + 2 * std::numeric_limits<double>::epsilon();
-  return static_cast<std::int64_t>(share * static_cast<double>(max_iters) * ulps);
-}
-
 }  // namespace
+
+// A share has no exact double: 0.29 of 100 would be a little less than 29.
+std::int64_t decaying_iterations(double wsd_decay, std::int64_t max_iters) {
+  constexpr double ulps = 1 + 2 * std::numeric_limits<double>::epsilon();
+  return static_cast<std::int64_t>(wsd_decay * static_cast<double>(max_iters) * ulps);
+}
 
 double LrSchedule::operator()(std::int64_t it) const {
   if (!decay) return learning_rate;

@@ -27,6 +27,8 @@ struct LrSchedule {
   double operator()(std::int64_t it) const;
 };
 
+/// The iterations of a run of `max_iters` in which wsd decays. 0: it never does.
+std::int64_t decaying_iterations(double wsd_decay, std::int64_t max_iters);
 /// Whether a schedule's rates depend on the number of steps, because its decay ends with the run.
 bool ends_with_run(LrSchedule::Kind kind);
 

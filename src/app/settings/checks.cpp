@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -289,12 +288,12 @@ std::string odd_rates(const RunConfig& config) {
         "optimizer.min_lr = {}",
         warmup, optimizer.lr_decay_iters, optimizer.min_lr);
   if (optimizer.schedule != Kind::wsd || optimizer.wsd_decay == 0) return "";
-  const double decaying = optimizer.wsd_decay * static_cast<double>(all);
+  const std::int64_t decaying = train::decaying_iterations(optimizer.wsd_decay, all);
   const std::string of_run = fmt::format("optimizer.wsd_decay = {} of train.max_iters = {}", optimizer.wsd_decay, all);
-  if (decaying < 1) return of_run + " is no whole iteration: the learning rate never falls";
-  if (static_cast<double>(all - warmup) >= std::floor(decaying)) return "";
+  if (decaying == 0) return of_run + " is no whole iteration: the learning rate never falls";
+  if (all - warmup >= decaying) return "";
   return fmt::format("train.warmup_iters = {} reaches into {}: the learning rate falls in {} iterations, not in {}", warmup,
-                     of_run, all - warmup, std::floor(decaying));
+                     of_run, all - warmup, decaying);
 }
 
 std::vector<Problem> check_runnable(const RunConfig& config) {
