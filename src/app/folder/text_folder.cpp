@@ -8,6 +8,7 @@
 
 #include "app/folder/folder_owner.h"
 #include "app/published/published_files.h"
+#include "app/settings/foreign/deepspeed_options.h"
 #include "app/settings/source_shape.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -16,7 +17,6 @@
 #include "data/text/look.h"
 #include "data/token_description.h"
 #include "io/file.h"
-#include "io/gguf.h"
 #include "io/sha256.h"
 
 namespace lockstep::app {
@@ -35,8 +35,8 @@ bool is_deepspeed(const std::string& path) {
   if (!path.ends_with(".json")) return false;
   try {
     const Json json = Json::parse(io::read_document(path, std::uint64_t{1} << 20), path);
-    const auto has = [&](const char* key) { return json.is_object() && json.find(key) != nullptr; };
-    return has("train_batch_size") || has("train_micro_batch_size_per_gpu") || has("zero_optimization");
+    const auto has = [&](std::string_view key) { return json.is_object() && json.find(key) != nullptr; };
+    return has(settings::samples_of_step) || has(settings::samples_of_microbatch) || has("zero_optimization");
   } catch (const UserError&) {
     return false;
   }
@@ -119,8 +119,7 @@ std::vector<std::string> data_settings(const std::string& data, const std::vecto
 std::optional<data::TokenizerChoice> model_tokenizer(const RunConfig& config) {
   const std::string& from = config.train.init_from.text;
   if (settings::starts_from_published(config)) {
-    // A .safetensors file has its tokenizer beside it.
-    const io::Path model = io::is_folder(from) || io::is_gguf(from) ? io::Path(from) : io::folder_of(from);
+    const io::Path model = data::place_of_texts(from);
     const data::PublishedTokenizer found = data::find_published_tokenizer(model);
     if (!found.tokenizer) refuse_unknown_tokenizer(config, found.fault);
     return choice_of(found.tokenizer->describe(), data::texts_of(model), io::is_folder(model) ? model.string() : "");

@@ -24,6 +24,10 @@ ModelTexts texts_of(const io::Path& model) {
   return texts;
 }
 
+io::Path place_of_texts(const io::Path& model) {
+  return io::is_folder(model) || io::is_gguf(model) ? model : io::folder_of(model);
+}
+
 ModelTexts texts_among(const Json& files, std::string where) {
   ModelTexts texts{.where = std::move(where)};
   for (const char* name : names) {

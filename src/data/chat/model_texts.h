@@ -21,6 +21,8 @@ struct ModelTexts {
   bool empty() const { return files.object().empty(); }
 };
 
+/// Where the texts of a model lie: in its folder or its GGUF file, and beside any other file of it.
+io::Path place_of_texts(const io::Path& model);
 /// Those of a model's folder, or of a GGUF file.
 ModelTexts texts_of(const io::Path& model);
 /// Those among the files of a model, which `files` has as texts by their names.

@@ -14,7 +14,6 @@
 #include "data/chat/answer_pair.h"
 #include "data/prepare/encoded_part.h"
 #include "data/text/scan.h"
-#include "io/gguf.h"
 
 namespace lockstep::data {
 namespace {
@@ -50,8 +49,7 @@ void refuse_options_of_pairs(const PrepareOptions& options) {
 // The texts of the model whose tokenizer it is: a published one's lie beside it.
 ModelTexts model_texts(const TokenizerChoice& choice) {
   if (!choice.described.is_null() || choice.path.empty()) return choice.texts;
-  const io::Path path = choice.path;
-  return texts_of(io::is_folder(path) || io::is_gguf(path) ? path : io::folder_of(path));
+  return texts_of(place_of_texts(choice.path));
 }
 
 // Documents end with what tokenizer_config.json calls eos_token, as trl has it (trainer/sft_trainer.py, _tokenize). Templates
