@@ -42,7 +42,7 @@ void demand_json(const io::Path& path) {
                   make_tokenizer_json(folder ? path.string() : io::folder_of(path).string()));
 }
 
-std::unique_ptr<Tokenizer> tokenizer_of_file(const io::Path& file) {
+std::unique_ptr<Tokenizer> tokenizer_of_gguf_file(const io::Path& file) {
   return tokenizer_of_gguf(io::parse_gguf(io::FileBytes(file), file.string()).pairs, file.string());
 }
 
@@ -89,7 +89,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     case TokenizerChoice::Kind::hf: {
       if (!choice.described.is_null()) return make_tokenizer(choice.described);
       const io::Path file = choice.path;
-      if (io::is_gguf(file)) return tokenizer_of_file(file);
+      if (io::is_gguf(file)) return tokenizer_of_gguf_file(file);
       if (io::is_folder(file)) {
         if (const std::optional<Json> json = tokenizer_json_of(read_tokenizer_files(file)))
           return tokenizer_from_json(*json, (file / "tokenizer.json").string());
@@ -106,7 +106,7 @@ PublishedTokenizer find_published_tokenizer(const io::Path& folder) {
   const bool gguf = io::is_gguf(folder);
   const TokenizerFiles files = gguf || !io::is_folder(folder) ? TokenizerFiles() : read_tokenizer_files(folder);
   try {
-    if (gguf) return {tokenizer_of_file(folder), ""};
+    if (gguf) return {tokenizer_of_gguf_file(folder), ""};
     if (const std::optional<Json> json = tokenizer_json_of(files))
       return {tokenizer_from_json(*json, (folder / "tokenizer.json").string()), ""};
   } catch (const UserError& error) {

@@ -34,7 +34,7 @@ Json published_facts(const checkpoint::huggingface::Folder& folder);
 /// `text` the run's, which has the same tokens; either may be null. The files of another tokenizer.json are not kept.
 Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer* text);
 
-/// Keeps the template that a run's conversations were written with as the model's. Another one of its own goes.
+/// Puts the template that a run's conversations were written with in the place of the model's own, where they differ.
 void keep_template(Json& facts, const data::ChatFacts& chats);
 
 /// Those of the published model's files that say its chat template and special tokens, by a manifest's `run`. `where` is how

@@ -24,6 +24,14 @@ std::string fitting_batch(const RunConfig& config, const layout::ParallelPlan& p
                                           : fmt::format("at most {} groups of ranks and model.batch_size=1", kept);
 }
 
+/// Sets optimizer.gas to what `setting` makes it, or returns why that cannot be.
+std::vector<Problem> set_gas(RunConfig& config, std::int64_t gas, std::string_view setting, const char* remedy) {
+  if (gas > layout::most_gas)
+    return {{fmt::format("{} makes optimizer.gas = {}: must be at most {}", setting, gas, layout::most_gas), remedy}};
+  config.optimizer.gas = gas;
+  return {};
+}
+
 }  // namespace
 
 std::vector<Problem> keep_global_batch(RunConfig& config, std::int64_t kept, std::int64_t ranks) {
@@ -35,13 +43,8 @@ std::vector<Problem> keep_global_batch(RunConfig& config, std::int64_t kept, std
                          plan.dp == plan.ranks() ? "ranks" : "groups of ranks", config.model.batch_size),
              fmt::format("resume with {}, or let it change with train.global_batch=new", fitting_batch(config, plan, kept))}};
   }
-  if (kept / each > layout::most_gas) {
-    return {{fmt::format("the run's global batch of {} samples makes optimizer.gas = {}: must be at most {}", kept, kept / each,
-                         layout::most_gas),
-             "resume with more ranks or a larger model.batch_size, or let it change with train.global_batch=new"}};
-  }
-  config.optimizer.gas = kept / each;
-  return {};
+  return set_gas(config, kept / each, fmt::format("the run's global batch of {} samples", kept),
+                 "resume with more ranks or a larger model.batch_size, or let it change with train.global_batch=new");
 }
 
 std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log) {
@@ -71,13 +74,7 @@ std::vector<Problem> settle_tokens(RunConfig& config, bool gas_is_given, std::in
     return {{fmt::format("optimizer.gas = {}: train.tokens_per_step = {} makes it {}", config.optimizer.gas, wanted, gas),
              "leave one of them out"}};
   }
-  if (gas > layout::most_gas) {
-    return {
-        {fmt::format("train.tokens_per_step = {} makes optimizer.gas = {}: must be at most {}", wanted, gas, layout::most_gas),
-         "a smaller step, or a larger model.batch_size"}};
-  }
-  config.optimizer.gas = gas;
-  return {};
+  return set_gas(config, gas, fmt::format("train.tokens_per_step = {}", wanted), "a smaller step, or a larger model.batch_size");
 }
 
 }  // namespace lockstep::app

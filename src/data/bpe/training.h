@@ -13,10 +13,10 @@
 
 namespace lockstep::data::bpe {
 
-/// How often each word occurs in texts: all that training needs to know of them.
 /// The token of a trained vocabulary that ends a text. Nothing merges into it or out of it.
 inline constexpr std::string_view trained_end_of_text = "<|endoftext|>";
 
+/// How often each word occurs in texts: all that training needs to know of them.
 class WordCounts {
  public:
   /// Adds the words before, between and behind the ends of texts in `text`.
